@@ -1,0 +1,1 @@
+"""Effects, one module per concern; may import domain, workflows.messages and adapters."""

@@ -1,0 +1,1 @@
+"""What people and clients touch: API, proxy, dashboard, command line, embedded services."""

@@ -1,0 +1,1 @@
+"""`codehub up`: every service it needs, supervised by one process."""

@@ -1,0 +1,1 @@
+"""Deterministic orchestration; may import domain and temporalio."""
