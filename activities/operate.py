@@ -1,0 +1,120 @@
+"""Every operation as an activity: act, observe what it did, save, return what comes next.
+
+An attempt that fails counts itself in error_count before it raises (SPEC 6). An attempt that dies with its worker
+counts nothing: Temporal notices the missing heartbeat and runs another.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.reconcile import Reconciler
+from adapters.postgres.database import DatabaseUnavailable
+from domain.errors import MAX_RETRIES, ActionFailed, is_terminal, reason_of
+from domain.model import Operation, OperationId, Workspace
+from workflows.messages import OperateInput, Step, StepKind
+
+log = structlog.get_logger()
+
+WORKER_SHUTDOWN = "WorkerShutdown"
+_MESSAGE_LIMIT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at an operation. Its number is the fence: a later attempt supersedes it."""
+
+    workspace: Workspace
+    op_id: OperationId
+    number: int
+
+
+Actuator = Callable[[Attempt], Awaitable[None]]
+OperationActivity = Callable[[OperateInput], Awaitable[Step]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    reconciler: Reconciler
+    actuators: Mapping[Operation, Actuator]
+    backoff: timedelta = timedelta(seconds=1)
+    max_retries: int = MAX_RETRIES
+
+    def activities(self) -> list[OperationActivity]:
+        return [self._activity(operation) for operation in self.actuators]
+
+    def _activity(self, operation: Operation) -> OperationActivity:
+        @activity.defn(name=operation)
+        async def run(request: OperateInput) -> Step:
+            return await self.run(operation, request)
+
+        return run
+
+    async def run(self, operation: Operation, request: OperateInput) -> Step:
+        with structlog.contextvars.bound_contextvars(workspace=request.workspace_id, operation_id=request.op_id):
+            async with _heartbeats():
+                try:
+                    return await self._attempt(operation, request)
+                except asyncio.CancelledError:
+                    if activity.in_activity() and activity.is_worker_shutdown():
+                        raise ApplicationError("the worker is shutting down", type=WORKER_SHUTDOWN) from None
+                    raise
+                except DatabaseUnavailable as error:
+                    # The count could not be kept either: Temporal tries again until the operation's timeout.
+                    raise ApplicationError(f"{error}", type="DatabaseUnavailable") from error
+                except Exception as error:  # every class of failure is counted
+                    raise await self._counted(request, error) from error
+
+    async def _attempt(self, operation: Operation, request: OperateInput) -> Step:
+        number = await self.reconciler.store.begin_attempt(request.op_id)
+        ws = await self.reconciler.store.load(request.workspace_id)
+        if number is None or ws is None or ws.op_id != request.op_id:
+            return await self.reconciler.step(request.workspace_id)
+        await self.actuators[operation](Attempt(ws, request.op_id, number))
+        step = await self.reconciler.step(request.workspace_id)
+        if step.kind is StepKind.RUN and step.op_id == request.op_id:
+            raise ActionFailed(f"{operation} returned, but what was observed does not show it complete")
+        return step
+
+    async def _counted(self, request: OperateInput, error: Exception) -> ApplicationError:
+        reason = reason_of(error)
+        message = f"{error}"[:_MESSAGE_LIMIT] or type(error).__name__
+        try:
+            count = await self.reconciler.store.count_error(request.workspace_id, request.op_id, message)
+        except DatabaseUnavailable:
+            return ApplicationError(message, type=reason, next_retry_delay=self._delay(1))
+        log.warning("attempt_failed", reason=reason, error_count=count, message=message)
+        final = count is None or is_terminal(reason, count, self.max_retries)
+        return ApplicationError(
+            message, type=reason, non_retryable=final, next_retry_delay=None if final else self._delay(count or 1)
+        )
+
+    def _delay(self, count: int) -> timedelta:
+        """Exponential, with jitter: what failed together is not tried again together."""
+        return self.backoff * float(2 ** (count - 1)) * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load
+
+
+@asynccontextmanager
+async def _heartbeats() -> AsyncIterator[None]:
+    if not activity.in_activity():
+        yield
+        return
+    timeout = activity.info().heartbeat_timeout or timedelta(seconds=5)
+
+    async def beat() -> None:
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(timeout.total_seconds() / 4)
+
+    task = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        task.cancel()

@@ -1,0 +1,175 @@
+"""The engine's API, called from threads of its own: docker-py blocks, the event loop must not."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from docker import APIClient
+from docker.transport import UnixHTTPAdapter
+from docker.utils import kwargs_from_env
+from requests.adapters import HTTPAdapter
+
+from adapters.docker.config import DockerConfig
+from adapters.docker.failures import FAILURES, translate
+
+T = TypeVar("T")
+DEFAULT_HOST = "unix:///var/run/docker.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    id: str
+    version: str
+    api_version: str
+    ncpu: int
+    mem: int
+    """Bytes."""
+
+
+class Engine:
+    """Connects at the first call, and again at the next one when that failed."""
+
+    def __init__(self, config: DockerConfig) -> None:
+        self._config = config
+        self._environment = {**os.environ}
+        if config.docker_host:
+            self._environment["DOCKER_HOST"] = config.docker_host
+        self.where = self._environment.get("DOCKER_HOST") or DEFAULT_HOST
+        self._pool = ThreadPoolExecutor(config.pool_size, thread_name_prefix="docker")
+        self._clients: _Clients | None = None
+        self._lock = threading.Lock()
+
+    async def look(self, call: Callable[[APIClient], T]) -> T:
+        """A call that changes nothing; whoever is cancelled leaves at once."""
+        return await asyncio.wrap_future(self._pool.submit(self._run, call, "look"))
+
+    async def act(self, call: Callable[[APIClient], T]) -> T:
+        """A call that changes something.
+
+        Whoever is cancelled waits for its end (for a while), so that nothing happens after they said they
+        stopped: a container that starts behind the back of the next operation would be one too many.
+        """
+        job = self._pool.submit(self._run, call, "work")
+        done = asyncio.wrap_future(job)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            await _settled(job, done, self._config.call_timeout)
+            raise
+
+    async def compute(self, call: Callable[[], T]) -> T:
+        """Something else that blocks."""
+        return await asyncio.wrap_future(self._pool.submit(call))
+
+    def follow(self, call: Callable[[APIClient], T]) -> "asyncio.Future[T]":
+        """A call without a time limit, in a thread of its own: it can't take a place from the others."""
+        job: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                result = self._run(call, "look")
+            except BaseException as error:  # noqa: BLE001 - handed to whoever awaits
+                _finish(job, error)
+            else:
+                _finish(job, result)
+
+        job.set_running_or_notify_cancel()
+        threading.Thread(target=run, name="docker-stream", daemon=True).start()
+        return asyncio.wrap_future(job)
+
+    async def info(self) -> EngineInfo:
+        def call(api: APIClient) -> EngineInfo:
+            info = api.info()
+            return EngineInfo(
+                id=info["ID"],
+                version=info["ServerVersion"],
+                api_version=api.api_version,
+                ncpu=info["NCPU"],
+                mem=info["MemTotal"],
+            )
+
+        return await self.look(call)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._pool.shutdown, wait=True, cancel_futures=True)
+        if self._clients:
+            self._clients.close()
+
+    def _run(self, call: Callable[[APIClient], T], kind: str) -> T:
+        try:
+            clients = self._connected()
+            return call(clients.look if kind == "look" else clients.work)
+        except FAILURES as error:
+            raise translate(error, self.where) from error
+
+    def _connected(self) -> "_Clients":
+        if self._clients is None:
+            # Outside the lock: while the engine hangs, callers must not queue up behind each other's timeouts.
+            made = _Clients.connect(self._config, self._environment)
+            with self._lock:
+                if self._clients is None:
+                    self._clients = made
+                    return made
+            made.close()
+        return self._clients
+
+
+@dataclass(frozen=True, slots=True)
+class _Clients:
+    """docker-py has one timeout per client, so there is one for each kind of call."""
+
+    look: APIClient
+    work: APIClient
+
+    @classmethod
+    def connect(cls, config: DockerConfig, environment: dict[str, str]) -> Self:
+        arguments: dict[str, Any] = kwargs_from_env(environment)
+        host = arguments.setdefault("base_url", DEFAULT_HOST)
+        look = APIClient(**arguments, timeout=config.call_timeout)
+        work = APIClient(**arguments, timeout=config.work_timeout, version=look.api_version)
+        for api in (look, work):
+            _share_connections(api, host, config.pool_size)
+        return cls(look, work)
+
+    def close(self) -> None:
+        self.look.close()
+        self.work.close()
+
+
+class _OnePool(UnixHTTPAdapter):
+    """docker-py keeps a pool of connections per URL, 25 at most, and closes the oldest while it may be in use:
+    with many containers that breaks calls at random. One socket needs one pool."""
+
+    def get_connection(self, url: Any, proxies: Any = None) -> Any:
+        return super().get_connection("http+docker://localhost", proxies)
+
+
+def _share_connections(api: APIClient, host: str, size: int) -> None:
+    # What the version was asked with is closed here, with its adapter.
+    api.close()
+    if host.startswith(("unix://", "http+unix://")):
+        path = host.split("://", 1)[1]
+        api.mount("http+docker://", _OnePool(f"http+unix://{path}", int(api.timeout), max_pool_size=size))
+        # No proxy and no .netrc stands between us and a socket: not looking for them saves 1 ms a call.
+        api.trust_env = False
+    elif host.startswith(("tcp://", "http://", "https://")):
+        scheme = api.base_url.split("://", 1)[0]
+        api.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=size))
+
+
+async def _settled(job: Future[T], done: "asyncio.Future[T]", seconds: float) -> None:
+    if not job.cancel():
+        await asyncio.wait({done}, timeout=seconds)
+    # Nobody is left to hear of its failure.
+    done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+
+
+def _finish(job: Future[T], result: T | BaseException) -> None:
+    if isinstance(result, BaseException):
+        job.set_exception(result)
+    else:
+        job.set_result(result)

@@ -1,0 +1,1 @@
+"""PostgreSQL: every SQL statement of codehub is in this package."""

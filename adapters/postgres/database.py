@@ -1,0 +1,89 @@
+"""Connections. JSON columns are Python objects on this side; a server that is away is DatabaseUnavailable."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+Connection = asyncpg.Connection[asyncpg.Record]
+
+_AWAY = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.QueryCanceledError,
+)
+
+
+class DatabaseUnavailable(Exception):
+    """PostgreSQL did not answer: the statement may or may not have happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    pool: asyncpg.Pool[asyncpg.Record]
+
+    async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
+        with translated():
+            return await self.pool.fetch(sql, *args)
+
+    async def fetchrow(self, sql: str, *args: Any) -> asyncpg.Record | None:
+        with translated():
+            return await self.pool.fetchrow(sql, *args)
+
+    async def fetchval(self, sql: str, *args: Any) -> Any:
+        with translated():
+            return await self.pool.fetchval(sql, *args)
+
+    async def execute(self, sql: str, *args: Any) -> str:
+        with translated():
+            return await self.pool.execute(sql, *args)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy[asyncpg.Record]]:
+        with translated():
+            async with self.pool.acquire() as connection, connection.transaction():
+                yield connection
+
+    async def close(self) -> None:
+        await self.pool.close()
+
+
+async def open_database(url: str, *, max_size: int = 10) -> Database:
+    with translated():
+        pool = await asyncpg.create_pool(
+            url, min_size=0, max_size=max_size, command_timeout=30, timeout=10, init=_prepare
+        )
+    return Database(pool)
+
+
+async def connect(url: str) -> Connection:
+    """A connection of its own, for what lives with it: session locks and LISTEN."""
+    with translated():
+        connection = await asyncpg.connect(url, timeout=10, command_timeout=30)
+        await _prepare(connection)
+        return connection
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    try:
+        yield
+    except _AWAY as error:
+        raise DatabaseUnavailable(f"PostgreSQL did not answer: {str(error) or type(error).__name__}") from error
+
+
+async def _prepare(connection: Connection) -> None:
+    await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=_encode, decoder=json.loads)
+
+
+def _encode(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

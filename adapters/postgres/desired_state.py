@@ -1,0 +1,137 @@
+"""The one place where desired_state changes (SPEC 2). API, TTL runner and proxy auto-wake all come through here."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import asyncpg
+
+from adapters.postgres.database import Database
+from adapters.postgres.rows import to_workspace
+from domain.limits import Limits
+from domain.model import DesiredState, Operation, Phase, UserId, Workspace, WorkspaceId
+
+# Serialises every change that adds a RUNNING workspace, so that limits are exact.
+_LIMITS_LOCK = 0x6C696D697473
+
+_COUNT_RUNNING = """
+SELECT count(*) FILTER (WHERE owner_user_id = $1) AS of_user, count(*) AS in_all FROM workspaces
+WHERE (desired_state = 'RUNNING' OR phase = 'RUNNING') AND error_reason IS NULL AND deleted_at IS NULL AND id <> $2
+"""
+
+
+class Refusal(StrEnum):
+    """Why nothing was changed."""
+
+    NOT_FOUND = "not_found"
+    OPERATION_RUNNING = "operation_running"
+    IN_ERROR = "in_error"
+    NOT_IN_ERROR = "not_in_error"
+    USER_LIMIT = "limit_per_user"
+    GLOBAL_LIMIT = "limit_global"
+
+
+class Refused(Exception):
+    def __init__(self, refusal: Refusal, limit: int | None = None) -> None:
+        super().__init__(refusal)
+        self.refusal = refusal
+        self.limit = limit
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredStates:
+    database: Database
+    limits: Limits
+
+    async def set(self, workspace_id: WorkspaceId, desired: DesiredState, owner: UserId | None = None) -> Workspace:
+        """Change desired_state, limits checked in the same transaction. The value it already has is a no-op."""
+        async with self.database.transaction() as connection:
+            return await self.set_in(connection, workspace_id, desired, owner)
+
+    async def set_in(
+        self,
+        connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record],
+        workspace_id: WorkspaceId,
+        desired: DesiredState,
+        owner: UserId | None = None,
+    ) -> Workspace:
+        """As `set`, inside a transaction of the caller's."""
+        if desired is DesiredState.RUNNING:
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", _LIMITS_LOCK)
+        ws = await self._locked(connection, workspace_id, owner)
+        if ws.desired_state is desired:
+            return ws
+        if ws.phase is Phase.ERROR:
+            raise Refused(Refusal.IN_ERROR)
+        if ws.operation is not Operation.NONE:
+            raise Refused(Refusal.OPERATION_RUNNING)
+        if desired is DesiredState.RUNNING:
+            await self._check_limits(connection, ws.owner_user_id, ws.id)
+        row = await connection.fetchrow(
+            "UPDATE workspaces SET desired_state = $2 WHERE id = $1 RETURNING *", workspace_id, desired
+        )
+        return to_workspace(_found(row))
+
+    async def check_new(
+        self, connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record], owner: UserId, workspace_id: WorkspaceId
+    ) -> None:
+        """Before a workspace is made that wants to be RUNNING."""
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LIMITS_LOCK)
+        await self._check_limits(connection, owner, workspace_id)
+
+    async def delete(self, workspace_id: WorkspaceId, owner: UserId | None = None) -> Workspace:
+        """From any phase, also ERROR; asked for again, it wakes again."""
+        async with self.database.transaction() as connection:
+            ws = await self._locked(connection, workspace_id, owner)
+            if ws.operation is not Operation.NONE:
+                raise Refused(Refusal.OPERATION_RUNNING)
+            row = await connection.fetchrow(
+                "UPDATE workspaces SET desired_state = 'DELETED', deleted_at = now() WHERE id = $1 RETURNING *",
+                workspace_id,
+            )
+            return to_workspace(_found(row))
+
+    async def recover(self, workspace_id: WorkspaceId, owner: UserId | None = None) -> Workspace:
+        """A person accepts what happened; the workflow observes, recomputes the phase and goes on.
+
+        A workspace in ERROR holds no place among the RUNNING ones, so it needs one to come back to it.
+        """
+        async with self.database.transaction() as connection:
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", _LIMITS_LOCK)
+            ws = await self._locked(connection, workspace_id, owner)
+            if ws.phase is not Phase.ERROR:
+                raise Refused(Refusal.NOT_IN_ERROR)
+            if ws.desired_state is DesiredState.RUNNING:
+                await self._check_limits(connection, ws.owner_user_id, ws.id)
+            row = await connection.fetchrow(
+                "UPDATE workspaces SET error_reason = NULL, error_count = 0 WHERE id = $1 RETURNING *", workspace_id
+            )
+            return to_workspace(_found(row))
+
+    async def _locked(
+        self,
+        connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record],
+        workspace_id: WorkspaceId,
+        owner: UserId | None,
+    ) -> Workspace:
+        row = await connection.fetchrow(
+            "SELECT * FROM workspaces WHERE id = $1 AND phase <> 'DELETED'"
+            " AND ($2::uuid IS NULL OR owner_user_id = $2) FOR UPDATE",
+            workspace_id,
+            owner,
+        )
+        return to_workspace(_found(row))
+
+    async def _check_limits(
+        self, connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record], owner: UserId, workspace_id: WorkspaceId
+    ) -> None:
+        running = _found(await connection.fetchrow(_COUNT_RUNNING, owner, workspace_id))
+        if running["of_user"] >= self.limits.max_running_per_user:
+            raise Refused(Refusal.USER_LIMIT, self.limits.max_running_per_user)
+        if running["in_all"] >= self.limits.max_running_global:
+            raise Refused(Refusal.GLOBAL_LIMIT, self.limits.max_running_global)
+
+
+def _found(row: asyncpg.Record | None) -> asyncpg.Record:
+    if row is None:
+        raise Refused(Refusal.NOT_FOUND)
+    return row

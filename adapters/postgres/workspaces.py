@@ -1,0 +1,130 @@
+"""The controller's side of `workspaces`: load, save by compare-and-set, fail, and the attempts' fences."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from adapters.postgres.database import Database
+from adapters.postgres.rows import from_conditions, from_home_ctx, to_workspace
+from domain.errors import MAX_RETRIES, TERMINAL_REASONS
+from domain.model import ErrorReason, OperationId, Workspace, WorkspaceId
+
+_SAVE = """
+WITH saved AS (
+    UPDATE workspaces SET
+        conditions = $8, observed_at = $9, phase = $10, phase_changed_at = $11, operation = $12, op_id = $13,
+        op_started_at = $14, archive_op_id = $15, error_count = $16, error_reason = $17, home_ctx = $18,
+        endpoint = $19, node = $20, last_access_at = GREATEST(last_access_at, $21)
+    WHERE id = $1 AND operation = $2 AND op_id IS NOT DISTINCT FROM $3 AND archive_op_id IS NOT DISTINCT FROM $4
+      AND archive_key IS NOT DISTINCT FROM $5 AND desired_state = $6 AND error_reason IS NOT DISTINCT FROM $7
+      AND home_ctx = $23
+    RETURNING id
+), finished AS (
+    UPDATE operations SET
+        finished_at = $9, outcome = CASE WHEN $17::text IS NULL THEN 'SUCCEEDED' ELSE 'FAILED' END,
+        error_reason = $17, error_message = COALESCE($22, error_message)
+    WHERE id = $3 AND outcome IS NULL AND $3 IS DISTINCT FROM $13 AND EXISTS (SELECT FROM saved)
+    RETURNING id
+), started AS (
+    INSERT INTO operations (id, workspace_id, operation, previous_phase, started_at)
+    SELECT $13, $1, $12, $10, $14 FROM saved
+    WHERE $13 IS NOT NULL AND $13 IS DISTINCT FROM $3 AND (SELECT count(*) FROM finished) >= 0
+)
+SELECT count(*) FROM saved
+"""
+
+_FAIL = """
+WITH failed AS (
+    UPDATE workspaces SET
+        phase = 'ERROR', phase_changed_at = now(), operation = 'NONE', op_id = NULL, op_started_at = NULL,
+        error_reason = $3, error_count = GREATEST(error_count, $4)
+    WHERE id = $1 AND operation <> 'NONE' AND op_id = $2
+    RETURNING id
+)
+UPDATE operations SET finished_at = now(), outcome = 'FAILED', error_reason = $3, error_message = $5
+WHERE id = $2 AND outcome IS NULL AND EXISTS (SELECT FROM failed)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceStore:
+    database: Database
+
+    async def load(self, workspace_id: WorkspaceId) -> Workspace | None:
+        row = await self.database.fetchrow("SELECT * FROM workspaces WHERE id = $1", workspace_id)
+        return to_workspace(row) if row else None
+
+    async def save(self, before: Workspace, after: Workspace, message: str | None = None) -> bool:
+        """Save what was observed, judged and decided, and log the operation, in one transaction.
+
+        False when the row has moved on since it was loaded: then nothing was written.
+        """
+        saved = await self.database.fetchval(
+            _SAVE,
+            before.id,
+            before.operation,
+            before.op_id,
+            before.archive_op_id,
+            before.archive_key,
+            before.desired_state,
+            before.error_reason,
+            from_conditions(after.conditions),
+            after.observed_at,
+            after.phase,
+            after.phase_changed_at,
+            after.operation,
+            after.op_id,
+            after.op_started_at,
+            after.archive_op_id,
+            after.error_count,
+            after.error_reason,
+            from_home_ctx(after.home_ctx),
+            after.endpoint,
+            after.node,
+            after.last_access_at,
+            message,
+            from_home_ctx(before.home_ctx),
+        )
+        return bool(saved)
+
+    async def fail(self, workspace_id: WorkspaceId, op_id: OperationId, reason: ErrorReason, message: str) -> None:
+        """The operation failed for good: phase, operation and error in one statement. archive_op_id stays."""
+        least = 1 if reason in TERMINAL_REASONS else MAX_RETRIES
+        await self.database.execute(_FAIL, workspace_id, op_id, reason, least, message)
+
+    async def begin_attempt(self, op_id: OperationId) -> int | None:
+        """Number this attempt; a later one supersedes it. None when the operation is over."""
+        number: int | None = await self.database.fetchval(
+            "UPDATE operations SET attempts = attempts + 1 WHERE id = $1 AND outcome IS NULL RETURNING attempts",
+            op_id,
+        )
+        return number
+
+    async def is_current(self, op_id: OperationId, attempt: int) -> bool:
+        found = await self.database.fetchval(
+            "SELECT true FROM operations WHERE id = $1 AND attempts = $2 AND outcome IS NULL", op_id, attempt
+        )
+        return found is True
+
+    async def count_error(self, workspace_id: WorkspaceId, op_id: OperationId, message: str) -> int | None:
+        """Count a failed attempt while its operation is still being retried. None when the operation is over."""
+        count: int | None = await self.database.fetchval(
+            """
+            WITH counted AS (
+                UPDATE workspaces SET error_count = error_count + 1 WHERE id = $1 AND op_id = $2
+                RETURNING error_count
+            ), logged AS (
+                UPDATE operations SET error_message = $3 WHERE id = $2 AND EXISTS (SELECT FROM counted)
+            )
+            SELECT error_count FROM counted
+            """,
+            workspace_id,
+            op_id,
+            message,
+        )
+        return count
+
+    async def restart_clock(self, workspace_id: WorkspaceId, op_id: OperationId, now: datetime) -> None:
+        """Time during which no worker was alive is not the operation's."""
+        await self.database.execute(
+            "UPDATE workspaces SET op_started_at = $3 WHERE id = $1 AND op_id = $2", workspace_id, op_id, now
+        )

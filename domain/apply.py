@@ -1,0 +1,76 @@
+"""What a decision makes of the row. Pure: the caller saves the result in one transaction."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from domain.judge import Judgement
+from domain.model import HomeContext, Operation, OperationId, Phase, Workspace
+from domain.observation import ContainerState, Observation
+from domain.plan import Action, Decision, claim
+
+PLACED_BY = frozenset({Operation.PROVISIONING, Operation.RESTORING})
+
+
+def apply(
+    ws: Workspace,
+    judgement: Judgement,
+    decision: Decision,
+    seen: Observation,
+    now: datetime,
+    op_id: OperationId,
+    node: str | None = None,
+) -> Workspace:
+    """The new row. `op_id` names what is claimed, `node` is where a new volume is placed."""
+    row = _observed(ws, judgement, seen, now)
+    if decision.completed is not Operation.NONE:
+        row = _completed(row, decision.completed, now)
+    match decision.action:
+        case Action.CLAIM:
+            row = _claimed(row, decision.operation, op_id, now, node)
+        case Action.FAIL:
+            failed = _without_operation(row)
+            row = replace(failed, phase=Phase.ERROR, error_reason=decision.reason, error_count=max(1, row.error_count))
+        case Action.GONE:
+            row = replace(_without_operation(row), error_count=0)
+    return row if row.phase is ws.phase else replace(row, phase_changed_at=now)
+
+
+def _observed(ws: Workspace, judgement: Judgement, seen: Observation, now: datetime) -> Workspace:
+    known = seen.resources.container is not ContainerState.UNKNOWN
+    return replace(
+        ws,
+        conditions=judgement.conditions,
+        observed_at=now,
+        phase=judgement.phase,
+        error_reason=judgement.error_reason if judgement.phase is Phase.ERROR else None,
+        endpoint=seen.resources.endpoint if known else ws.endpoint,
+    )
+
+
+def _completed(row: Workspace, operation: Operation, now: datetime) -> Workspace:
+    row = replace(_without_operation(row), error_count=0)
+    match operation:
+        case Operation.STOPPING:
+            return replace(row, last_access_at=max(now, row.last_access_at or now))
+        case Operation.ARCHIVING:
+            return replace(row, node=None, home_ctx=HomeContext())
+    return row
+
+
+def _claimed(row: Workspace, operation: Operation, op_id: OperationId, now: datetime, node: str | None) -> Workspace:
+    claimed = claim(row, operation, op_id)
+    return replace(
+        row,
+        operation=claimed.operation,
+        op_id=claimed.op_id,
+        op_started_at=now,
+        archive_op_id=claimed.archive_op_id,
+        home_ctx=claimed.home_ctx,
+        error_count=0,
+        error_reason=None,
+        node=node if operation in PLACED_BY else row.node,
+    )
+
+
+def _without_operation(row: Workspace) -> Workspace:
+    return replace(row, operation=Operation.NONE, op_id=None, op_started_at=None)

@@ -1,0 +1,210 @@
+"""A supervised process: what it is (`Child`), and one run of it (`Process`)."""
+
+import asyncio
+import contextlib
+import json
+import os
+import pwd
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from starter.embedded import launch
+from starter.embedded.errors import EmbeddedError
+from starter.embedded.record import signal_group
+
+LOG_LIMIT_BYTES = 16 * 1024 * 1024
+
+
+async def _nothing() -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Child:
+    """`ready` returns once the child serves and raises while it doesn't (it is asked again until `ready_within`)."""
+
+    name: str
+    argv: tuple[str, ...]
+    ready: Callable[[], Awaitable[None]]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    uid: int | None = None
+    # With `uid`: may also pass through directories that are closed to that user (Linux).
+    search: bool = False
+    after: tuple[str, ...] = ()
+    ready_within: float = 30.0
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_patience: float = 5.0
+    # What the kernel sends when the supervisor is gone (Linux).
+    death_signal: signal.Signals = signal.SIGKILL
+    # Before each start, and once after the last stop.
+    prepare: Callable[[], Awaitable[None]] = _nothing
+    cleanup: Callable[[], Awaitable[None]] = _nothing
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where the supervisor keeps what belongs to its children."""
+
+    data: Path
+
+    def __post_init__(self) -> None:
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            self.run.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EmbeddedError(
+                f"Can't write to {self.data} ({error.strerror}): name another directory in CODEHUB_DATA."
+            ) from error
+
+    @property
+    def logs(self) -> Path:
+        return self.data / "logs"
+
+    @property
+    def run(self) -> Path:
+        return self.data / "run"
+
+    def log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def record(self, name: str) -> Path:
+        return self.run / f"{name}.json"
+
+
+class Process:
+    """One run of a child. Started without a suspension point: it can't be lost to a cancellation."""
+
+    def __init__(self, child: Child, folders: Folders) -> None:
+        self.child = child
+        self._record = folders.record(child.name)
+        self._log = folders.log(child.name)
+        trim_log(self._log)
+        try:
+            with self._log.open("ab") as log:
+                self._log_start = log.tell()
+                self._popen = subprocess.Popen(
+                    _command(child, self._record),
+                    env={**os.environ, **child.env},
+                    cwd=child.cwd,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    # A session of its own: Ctrl-C at the terminal reaches the supervisor only, which stops in order.
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise EmbeddedError(f"Can't start {child.name} ({error.strerror}): {self._log}") from error
+        self.pid = self._popen.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._popen.poll()
+
+    async def wait(self) -> int:
+        while (code := self._popen.poll()) is None:
+            await _exited(self.pid)
+        self._record.unlink(missing_ok=True)
+        return code
+
+    def send(self, number: int) -> None:
+        """To the child alone; never to a process that got its number later, as it is reaped by us only."""
+        if self._popen.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._popen.send_signal(number)
+
+    async def stop(self, patience: float) -> None:
+        """Ask; after `patience` seconds, insist. Nothing of its process group is left."""
+        self.send(self.child.stop_signal)
+        try:
+            await asyncio.wait_for(self.wait(), patience)
+        except TimeoutError:
+            self.kill()
+            await self.wait()
+        signal_group(self.pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        if self._popen.poll() is None:
+            signal_group(self.pid, signal.SIGKILL)
+            self.send(signal.SIGKILL)
+
+    def ending(self) -> str:
+        """How it ended and its last words, on one line."""
+        code = self._popen.poll()
+        if code is None:
+            how = "runs"
+        elif code < 0:
+            how = f"ended by {signal.Signals(-code).name}"
+        else:
+            how = f"ended with exit code {code}"
+        words = last_lines(self._log, since=self._log_start)
+        return f"{how}: {words}" if words else how
+
+
+async def run_once(child: Child, folders: Folders, within: float) -> None:
+    """Run a command to its end, with the same care as a child; `ready` isn't asked."""
+    process = Process(child, folders)
+    try:
+        code = await asyncio.wait_for(process.wait(), within)
+    except TimeoutError:
+        raise EmbeddedError(f"{child.name} took longer than {within:.0f} s: see {folders.log(child.name)}") from None
+    finally:
+        if process.exit_code is None:
+            process.kill()
+            process.exit_code  # noqa: B018 reaped here: this frame may be left by a cancellation
+    if code != 0:
+        raise EmbeddedError(f"{child.name} {process.ending()}")
+
+
+def last_lines(path: Path, *, since: int = 0, count: int = 3) -> str:
+    try:
+        with path.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(since if since <= size else 0, size - 4096))
+            text = log.read().decode(errors="replace")
+    except OSError:
+        return ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(lines[-count:])
+
+
+def trim_log(path: Path) -> None:
+    """Keep one former log. Children append, so a file emptied under them goes on from its start."""
+    with contextlib.suppress(OSError):
+        if path.stat().st_size > LOG_LIMIT_BYTES:
+            former = path.with_suffix(".log.1")
+            former.write_bytes(path.read_bytes())
+            os.truncate(path, 0)
+
+
+def _command(child: Child, record: Path) -> list[str]:
+    spec = {
+        "parent": os.getpid(),
+        "record": str(record),
+        "stop_signal": int(child.stop_signal),
+        "death_signal": int(child.death_signal),
+        "uid": child.uid,
+        "gid": None if child.uid is None else pwd.getpwuid(child.uid).pw_gid,
+        "search": child.search,
+    }
+    return [sys.executable, "-I", "-S", launch.__file__, json.dumps(spec), *child.argv]
+
+
+async def _exited(pid: int) -> None:
+    """Return when the process is gone; on systems without pidfd, after a moment (the caller asks again)."""
+    try:
+        handle = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        await asyncio.sleep(0.1)
+        return
+    loop = asyncio.get_running_loop()
+    gone = loop.create_future()
+    loop.add_reader(handle, lambda: gone.done() or gone.set_result(None))
+    try:
+        await gone
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)

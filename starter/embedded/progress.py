@@ -1,0 +1,70 @@
+"""What a person sees while services start."""
+
+import time
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import Progress as Bars
+from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+
+class Progress(Protocol):
+    def step(self, name: str, text: str) -> None:
+        """`name` is now at `text`."""
+
+    def done(self, name: str, seconds: float) -> None:
+        """`name` is ready, `seconds` after its first step."""
+
+    def close(self) -> None:
+        """Nothing more will be shown."""
+
+
+class NoProgress:
+    def step(self, name: str, text: str) -> None: ...
+
+    def done(self, name: str, seconds: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class ConsoleProgress:
+    """On a terminal one live line per service; elsewhere one plain line per step, so that logs read well."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console()
+        self._tasks: dict[str, TaskID] = {}
+        self._last: dict[str, str] = {}
+        self._bars: Bars | None = None
+        if self._console.is_terminal:
+            self._bars = Bars(
+                SpinnerColumn(finished_text="[green]✓[/]"),
+                TextColumn("{task.fields[name]:<12}"),
+                TextColumn("{task.description}"),
+                TimeElapsedColumn(),
+                console=self._console,
+            )
+            self._bars.start()
+
+    def step(self, name: str, text: str) -> None:
+        if self._bars is None:
+            if self._last.get(name) != text:
+                self._plain(f"{name}: {text}")
+            self._last[name] = text
+        elif name in self._tasks:
+            self._bars.update(self._tasks[name], description=text)
+        else:
+            self._tasks[name] = self._bars.add_task(text, total=1, name=name)
+
+    def done(self, name: str, seconds: float) -> None:
+        if self._bars is None:
+            self._plain(f"{name}: ready in {seconds:.1f} s")
+            return
+        self.step(name, "ready")
+        self._bars.update(self._tasks[name], completed=1)
+
+    def close(self) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def _plain(self, line: str) -> None:
+        self._console.print(f"{time.strftime('%H:%M:%S')} {line}", markup=False, highlight=False, soft_wrap=True)

