@@ -1,0 +1,182 @@
+"""The worker: runs the workflows, the operations of its node, and stands for election as coordinator."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+from temporalio.client import Client
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from activities.operate import Operator
+from activities.reconcile import Pace, Reconciler
+from activities.resources import ResourceActuators
+from adapters.docker.config import DockerConfig
+from adapters.docker.runtime import DockerRuntime
+from adapters.postgres.attention import Attention
+from adapters.postgres.database import Database, open_database
+from adapters.postgres.installation import installation_id
+from adapters.postgres.migrate import migrate
+from adapters.postgres.workspaces import WorkspaceStore
+from adapters.runtime import Runtime
+from adapters.s3.store import S3Config, open_store
+from coordinator.census import Census
+from coordinator.leader import Leader
+from coordinator.listener import WakeListener
+from coordinator.observer import Observer
+from settings import Settings, required
+from workflows.client import TemporalAddress, Waker, connect
+from workflows.messages import TASK_QUEUE
+from workflows.workspace import WorkspaceWorkflow
+
+log = structlog.get_logger()
+
+DEFAULT_NODE = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a worker is made of, so that a test can put other parts in."""
+
+    settings: Settings
+    client: Client
+    database: Database
+    database_url: str
+    runtime: Runtime
+    operator: Operator
+    node: str = DEFAULT_NODE
+    task_queue: str = TASK_QUEUE
+
+
+async def run_worker(settings: Settings, node: str = DEFAULT_NODE) -> None:
+    """Run until SIGTERM or SIGINT, then drain: operations under way finish or go to another worker."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with open_parts(settings, node) as parts, running(parts):
+        log.info("worker_ready", node=node)
+        await stop.wait()
+        log.info("worker_draining", seconds=settings.worker_drain_seconds)
+
+
+@asynccontextmanager
+async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncIterator[Parts]:
+    required(settings, "database_url", "temporal_address", "s3_endpoint")
+    database_url = settings.database_url or ""
+    await migrate(database_url)
+    async with AsyncExitStack() as stack:
+        database = await open_database(database_url, max_size=settings.database_pool_size)
+        stack.push_async_callback(database.close)
+        client = await connect(temporal_address(settings))
+        runtime = DockerRuntime(docker_config(settings, await installation_id(database)))
+        stack.push_async_callback(runtime.close)
+        archives = await stack.enter_async_context(open_store(s3_config(settings)))
+        reconciler = Reconciler(WorkspaceStore(database), runtime, archives, node, settings.timeouts, pace(settings))
+        operator = Operator(
+            reconciler,
+            ResourceActuators(runtime).by_operation(),
+            timedelta(seconds=settings.reconciler_retry_backoff),
+            settings.reconciler_max_retries,
+        )
+        yield Parts(settings, client, database, database_url, runtime, operator, node)
+
+
+@asynccontextmanager
+async def running(parts: Parts) -> AsyncIterator[None]:
+    """Worker and coordinator; on leaving, the worker drains before anything it needs is closed."""
+    election = asyncio.create_task(coordinator(parts).run(), name="coordinator")
+    try:
+        async with temporal_worker(parts):
+            yield
+    finally:
+        election.cancel()
+        await asyncio.gather(election, return_exceptions=True)
+
+
+def temporal_worker(parts: Parts) -> Worker:
+    settings = parts.settings
+    reconciler = parts.operator.reconciler
+    return Worker(
+        parts.client,
+        task_queue=parts.task_queue,
+        workflows=[WorkspaceWorkflow],
+        activities=[reconciler.reconcile, reconciler.fail, *parts.operator.activities()],
+        workflow_runner=SandboxedWorkflowRunner(
+            restrictions=SandboxRestrictions.default.with_passthrough_modules("domain", "pydantic", "structlog")
+        ),
+        max_concurrent_workflow_tasks=settings.worker_max_concurrent_workflow_tasks,
+        max_concurrent_activities=settings.worker_max_concurrent_activities,
+        max_concurrent_local_activities=settings.worker_max_concurrent_activities,
+        max_cached_workflows=settings.worker_max_cached_workflows,
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.worker_sticky_timeout),
+        graceful_shutdown_timeout=timedelta(seconds=settings.worker_drain_seconds),
+    )
+
+
+def coordinator(parts: Parts) -> Leader:
+    settings = parts.settings
+    attention = Attention(parts.database)
+    waker = Waker(parts.client, parts.task_queue)
+    observer = Observer(
+        parts.node,
+        attention,
+        parts.runtime,
+        waker,
+        interval=settings.coordinator_idle_interval,
+        timeouts=settings.timeouts,
+    )
+    return Leader(
+        parts.database_url,
+        settings.coordinator_node_id,
+        {
+            "listener": WakeListener(parts.database_url, attention, waker).run,
+            "events": observer.follow_events,
+            "sweep": observer.sweep_forever,
+            "census": Census(attention, parts.client, waker).run,
+        },
+        lock_id=settings.coordinator_lock_id,
+        retry_interval=settings.coordinator_retry_interval,
+    )
+
+
+def temporal_address(settings: Settings) -> TemporalAddress:
+    key = settings.temporal_api_key
+    return TemporalAddress(
+        settings.temporal_address or "",
+        settings.temporal_namespace,
+        settings.temporal_tls,
+        key.get_secret_value() if key else None,
+    )
+
+
+def docker_config(settings: Settings, installation: str) -> DockerConfig:
+    return DockerConfig(
+        docker_host=settings.docker_host,
+        installation=installation,
+        workspace_port=settings.workspace_port,
+        workspace_home=settings.workspace_home,
+        stop_grace_seconds=settings.stop_grace_seconds,
+    )
+
+
+def s3_config(settings: Settings) -> S3Config:
+    return S3Config(
+        endpoint=settings.s3_endpoint or "",
+        access_key=settings.s3_access_key,
+        secret_key=settings.s3_secret_key.get_secret_value(),
+        bucket=settings.s3_bucket,
+        region=settings.s3_region,
+    )
+
+
+def pace(settings: Settings) -> Pace:
+    return Pace(
+        active=timedelta(seconds=settings.coordinator_active_interval),
+        active_duration=timedelta(seconds=settings.coordinator_active_duration),
+        idle=timedelta(seconds=settings.coordinator_idle_interval),
+        safety=timedelta(seconds=settings.coordinator_safety_interval),
+    )

@@ -1,1 +1,1 @@
-"""What one elected process does for all: leader lock, events, observing; may import domain, workflows.messages and adapters."""
+"""What one elected process does for all; may import domain, workflows.messages, workflows.client and adapters."""

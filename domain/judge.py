@@ -15,7 +15,8 @@ from domain.model import (
 from domain.naming import archive_key
 from domain.observation import ContainerState, Observation, Presence, Resources
 
-REMOVES_VOLUME = frozenset({Operation.ARCHIVING, Operation.DELETING, Operation.RESTORING})
+# ARCHIVING is not among them: until its archive_key is saved it removes nothing (see _archived_since).
+REMOVES_VOLUME = frozenset({Operation.DELETING, Operation.RESTORING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ def judge(ws: Workspace, seen: Observation, now: datetime) -> Judgement:
     }
     broken = _broken(ws, seen, conditions)
     conditions[ConditionName.HEALTHY] = _healthy(ws, broken, now)
-    error_reason = ws.error_reason or broken
+    # A loss is said even where something else went wrong before: recover must not accept it unseen.
+    error_reason = broken if broken is ErrorReason.DATA_LOST else ws.error_reason or broken
     return Judgement(conditions, _phase(ws, seen, conditions, error_reason), error_reason)
 
 

@@ -18,7 +18,7 @@ from domain.model import (
     Workspace,
 )
 from domain.naming import archive_key
-from domain.observation import Observation, Presence
+from domain.observation import ContainerState, Observation, Presence
 
 Timeouts = Mapping[Operation, timedelta]
 
@@ -134,11 +134,23 @@ def claim(ws: Workspace, operation: Operation, op_id: OperationId) -> Claim:
 
 def _next(ws: Workspace, judgement: Judgement, seen: Observation) -> Decision:
     operation = plan(judgement.phase, ws.desired_state)
+    if _holds_container(ws, judgement, seen):
+        operation = Operation.STOPPING
     if operation is Operation.NONE:
         return Decision(Action.NOTHING)
     if not seen.resources.known or (operation is Operation.RESTORING and seen.archive is Presence.UNKNOWN):
         return Decision(Action.LOOK_AGAIN)
     return Decision(Action.CLAIM, operation)
+
+
+def _holds_container(ws: Workspace, judgement: Judgement, seen: Observation) -> bool:
+    """STANDBY is a volume without a container: one that does not answer may still write to the home, and even
+    a stopped one keeps the volume from being removed."""
+    return (
+        judgement.phase is Phase.STANDBY
+        and ws.desired_state in {DesiredState.STANDBY, DesiredState.ARCHIVED}
+        and seen.resources.container not in {ContainerState.ABSENT, ContainerState.UNKNOWN}
+    )
 
 
 def _is_complete(ws: Workspace, judgement: Judgement, seen: Observation) -> bool:
@@ -154,7 +166,7 @@ def _is_complete(ws: Workspace, judgement: Judgement, seen: Observation) -> bool
         case Operation.STARTING:
             return container
         case Operation.STOPPING:
-            return not container
+            return seen.resources.container is ContainerState.ABSENT
         case Operation.ARCHIVING:
             return seen.resources.volume is Presence.ABSENT and _own_archive_ready(ws, judgement)
         case Operation.CREATE_EMPTY_ARCHIVE:

@@ -62,6 +62,8 @@ class Step:
     task_queue: str | None = None
     """Where the operation runs: the queue of the workspace's node."""
     timeout_seconds: float = 0
+    heartbeat_seconds: float = 5
+    """An attempt that is silent for longer is taken for lost with its worker."""
     wait_seconds: float = 0
     looking: bool = False
     """WAIT because something could not be observed."""

@@ -26,7 +26,6 @@ with workflow.unsafe.imports_passed_through():
         WorkspaceInput,
     )
 
-HEARTBEAT_TIMEOUT = timedelta(seconds=5)
 MAX_LOST = 3
 """How often an operation may lose its worker for its whole timeout: more is taken for its own fault."""
 
@@ -111,7 +110,7 @@ class WorkspaceWorkflow:
             result_type=Step,
             task_queue=step.task_queue,
             schedule_to_close_timeout=timedelta(seconds=step.timeout_seconds),
-            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            heartbeat_timeout=timedelta(seconds=step.heartbeat_seconds),
             retry_policy=_OPERATION_RETRY,
             summary=self._summary(step),
         )

@@ -6,18 +6,15 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import TypeVar
 
 from docker import APIClient
-from docker.transport import UnixHTTPAdapter
-from docker.utils import kwargs_from_env
-from requests.adapters import HTTPAdapter
 
 from adapters.docker.config import DockerConfig
+from adapters.docker.connect import DEFAULT_HOST, Clients
 from adapters.docker.failures import FAILURES, translate
 
 T = TypeVar("T")
-DEFAULT_HOST = "unix:///var/run/docker.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ class Engine:
             self._environment["DOCKER_HOST"] = config.docker_host
         self.where = self._environment.get("DOCKER_HOST") or DEFAULT_HOST
         self._pool = ThreadPoolExecutor(config.pool_size, thread_name_prefix="docker")
-        self._clients: _Clients | None = None
+        self._clients: Clients | None = None
         self._lock = threading.Lock()
 
     async def look(self, call: Callable[[APIClient], T]) -> T:
@@ -71,11 +68,9 @@ class Engine:
 
         def run() -> None:
             try:
-                result = self._run(call, "look")
+                job.set_result(self._run(call, "look"))
             except BaseException as error:  # noqa: BLE001 - handed to whoever awaits
-                _finish(job, error)
-            else:
-                _finish(job, result)
+                job.set_exception(error)
 
         job.set_running_or_notify_cancel()
         threading.Thread(target=run, name="docker-stream", daemon=True).start()
@@ -106,59 +101,16 @@ class Engine:
         except FAILURES as error:
             raise translate(error, self.where) from error
 
-    def _connected(self) -> "_Clients":
-        if self._clients is None:
+    def _connected(self) -> Clients:
+        clients = self._clients
+        if clients is None:
             # Outside the lock: while the engine hangs, callers must not queue up behind each other's timeouts.
-            made = _Clients.connect(self._config, self._environment)
+            made = Clients.connect(self._config, self._environment)
             with self._lock:
-                if self._clients is None:
-                    self._clients = made
-                    return made
-            made.close()
-        return self._clients
-
-
-@dataclass(frozen=True, slots=True)
-class _Clients:
-    """docker-py has one timeout per client, so there is one for each kind of call."""
-
-    look: APIClient
-    work: APIClient
-
-    @classmethod
-    def connect(cls, config: DockerConfig, environment: dict[str, str]) -> Self:
-        arguments: dict[str, Any] = kwargs_from_env(environment)
-        host = arguments.setdefault("base_url", DEFAULT_HOST)
-        look = APIClient(**arguments, timeout=config.call_timeout)
-        work = APIClient(**arguments, timeout=config.work_timeout, version=look.api_version)
-        for api in (look, work):
-            _share_connections(api, host, config.pool_size)
-        return cls(look, work)
-
-    def close(self) -> None:
-        self.look.close()
-        self.work.close()
-
-
-class _OnePool(UnixHTTPAdapter):
-    """docker-py keeps a pool of connections per URL, 25 at most, and closes the oldest while it may be in use:
-    with many containers that breaks calls at random. One socket needs one pool."""
-
-    def get_connection(self, url: Any, proxies: Any = None) -> Any:
-        return super().get_connection("http+docker://localhost", proxies)
-
-
-def _share_connections(api: APIClient, host: str, size: int) -> None:
-    # What the version was asked with is closed here, with its adapter.
-    api.close()
-    if host.startswith(("unix://", "http+unix://")):
-        path = host.split("://", 1)[1]
-        api.mount("http+docker://", _OnePool(f"http+unix://{path}", int(api.timeout), max_pool_size=size))
-        # No proxy and no .netrc stands between us and a socket: not looking for them saves 1 ms a call.
-        api.trust_env = False
-    elif host.startswith(("tcp://", "http://", "https://")):
-        scheme = api.base_url.split("://", 1)[0]
-        api.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=size))
+                clients = self._clients = self._clients or made
+            if clients is not made:
+                made.close()
+        return clients
 
 
 async def _settled(job: Future[T], done: "asyncio.Future[T]", seconds: float) -> None:
@@ -166,10 +118,3 @@ async def _settled(job: Future[T], done: "asyncio.Future[T]", seconds: float) ->
         await asyncio.wait({done}, timeout=seconds)
     # Nobody is left to hear of its failure.
     done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-
-
-def _finish(job: Future[T], result: T | BaseException) -> None:
-    if isinstance(result, BaseException):
-        job.set_exception(result)
-    else:
-        job.set_result(result)

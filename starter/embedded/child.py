@@ -201,10 +201,10 @@ async def _exited(pid: int) -> None:
         await asyncio.sleep(0.1)
         return
     loop = asyncio.get_running_loop()
-    gone = loop.create_future()
-    loop.add_reader(handle, lambda: gone.done() or gone.set_result(None))
+    gone = asyncio.Event()
+    loop.add_reader(handle, gone.set)
     try:
-        await gone
+        await gone.wait()
     finally:
         loop.remove_reader(handle)
         os.close(handle)

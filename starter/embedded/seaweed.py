@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aioboto3
-from botocore.config import Config
+from aiobotocore.config import AioConfig
 
 from starter.embedded.child import Child
 from starter.embedded.state import State
@@ -97,7 +97,7 @@ class Seaweed:
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
             region_name=REGION,
-            config=Config(
+            config=AioConfig(
                 signature_version="s3v4",
                 s3={"addressing_style": "path"},
                 connect_timeout=2,
@@ -111,7 +111,7 @@ class Seaweed:
         async with self.client() as s3:
             with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
                 await s3.create_bucket(Bucket=self.bucket)
-            await s3.put_object(Bucket=self.bucket, Key=".ready", Body=b"")
+            await s3.put_object(Bucket=self.bucket, Key=".ready", Body=b"ready")
             await s3.delete_object(Bucket=self.bucket, Key=".ready")
 
     def _remove_sockets(self) -> None:

@@ -112,9 +112,7 @@ class Supervisor:
 class _Keeper:
     """Keeps one child running: starts it, and starts it again when it dies, always with the same arguments."""
 
-    def __init__(
-        self, child: Child, folders: Folders, progress: Progress, others: dict[str, "_Keeper"]
-    ) -> None:
+    def __init__(self, child: Child, folders: Folders, progress: Progress, others: dict[str, "_Keeper"]) -> None:
         self.child = child
         self.process: Process | None = None
         self.ready = asyncio.Event()

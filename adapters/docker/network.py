@@ -1,0 +1,106 @@
+"""The bridge network that all workspaces of an installation are on, each alone."""
+
+import asyncio
+import hashlib
+from typing import Any
+
+import structlog
+
+from adapters.docker.config import DockerConfig
+from adapters.docker.engine import Engine
+from adapters.docker.failures import NotThere
+from adapters.docker.firewall import Firewall
+from adapters.docker.labels import Labels, Role
+from domain.errors import ActionFailed
+
+log = structlog.get_logger()
+
+RECHECK_SECONDS = 60.0
+"""How long a network that was seen is taken for granted; one that is gone is noticed earlier, by a start."""
+TRIES = 20
+TRY_PAUSE = 0.1
+
+
+class Network:
+    def __init__(self, engine: Engine, config: DockerConfig) -> None:
+        self.name = config.network
+        # The engine allows two networks of one name, but not two of one bridge: fixing the bridge's name makes
+        # it the engine that refuses the second of two workers. The kernel takes 15 characters.
+        self.bridge = f"ch-{hashlib.sha256(self.name.encode()).hexdigest()[:10]}"
+        self._engine = engine
+        self._labels = Labels(config.installation)
+        self._firewall = Firewall(self.bridge, config.installation, config.blocked_networks)
+        self._lock = asyncio.Lock()
+        self._fresh_until = 0.0
+
+    async def ensure(self) -> None:
+        """There is a network, and its rules are in place."""
+        now = asyncio.get_running_loop().time
+        if now() < self._fresh_until:
+            return
+        async with self._lock:
+            if now() < self._fresh_until:
+                return
+            await self._ensure_network()
+            await self._engine.compute(self._firewall.ensure)
+            self._fresh_until = now() + RECHECK_SECONDS
+
+    def forget(self) -> None:
+        """Look again at the next start."""
+        self._fresh_until = 0.0
+
+    async def remove(self) -> None:
+        """For an installation that goes away; refused by the engine while a workspace runs on it."""
+        async with self._lock:
+            self.forget()
+            for found in await self._ours():
+                await self._remove(found["Id"])
+            await self._engine.compute(self._firewall.remove)
+
+    async def _remove(self, network_id: str) -> None:
+        try:
+            await self._engine.act(lambda api: api.remove_network(network_id))
+        except NotThere:
+            return
+        log.info("network_removed", network=self.name)
+
+    async def _ensure_network(self) -> None:
+        refusal: ActionFailed | None = None
+        for _ in range(TRIES):
+            if await self._ours():
+                return
+            try:
+                await self._create()
+            except ActionFailed as error:
+                # Refused, most likely because another worker was faster; then it shows up at once.
+                refusal = error
+                await asyncio.sleep(TRY_PAUSE)
+            else:
+                log.info("network_created", network=self.name, bridge=self.bridge)
+                return
+        raise ActionFailed(f"Network {self.name} can't be made: {refusal}") from refusal
+
+    async def _ours(self) -> list[dict[str, Any]]:
+        # The engine's filter takes a part of the name for the name.
+        found = await self._engine.look(lambda api: api.networks(names=[self.name]))
+        same = [network for network in found if network["Name"] == self.name]
+        if any(not self._labels.owns(network["Labels"], Role.NETWORK, None) for network in same):
+            raise ActionFailed(
+                f"Network {self.name} exists, but is not of this codehub installation: remove it, or name another"
+            )
+        return same
+
+    async def _create(self) -> None:
+        await self._engine.act(
+            lambda api: api.create_network(
+                self.name,
+                driver="bridge",
+                check_duplicate=True,
+                enable_ipv6=False,
+                labels=self._labels.of_network(),
+                options={
+                    "com.docker.network.bridge.name": self.bridge,
+                    "com.docker.network.bridge.enable_icc": "false",
+                },
+            )
+        )

@@ -1,0 +1,124 @@
+"""The runtime of workspaces on one Docker engine."""
+
+import asyncio
+from collections.abc import Mapping
+from weakref import WeakSet
+
+import structlog
+
+from adapters.docker.config import DockerConfig
+from adapters.docker.containers import Container, Containers
+from adapters.docker.engine import Engine, EngineInfo
+from adapters.docker.events import DockerWatch
+from adapters.docker.images import Images
+from adapters.docker.network import Network
+from adapters.docker.readiness import answers
+from adapters.docker.starting import Starting
+from adapters.docker.volumes import Home, Volumes, foreign
+from domain.errors import ActionFailed, WorkspaceError
+from domain.model import OperationId, WorkspaceId
+from domain.naming import volume_name
+from domain.observation import ContainerState, Presence, Resources
+
+log = structlog.get_logger()
+
+
+class DockerRuntime:
+    """`adapters.runtime.Runtime` on Docker. Nothing is connected before the first call."""
+
+    def __init__(self, config: DockerConfig) -> None:
+        self.config = config
+        self._engine = Engine(config)
+        self._containers = Containers(self._engine, config)
+        self._volumes = Volumes(self._engine, config)
+        self._network = Network(self._engine, config)
+        self._starting = Starting(self._containers, self._volumes, Images(self._engine), self._network, config)
+        self._watches: WeakSet[DockerWatch] = WeakSet()
+
+    async def ping(self) -> EngineInfo:
+        return await self._engine.info()
+
+    async def observe(self, workspace_id: WorkspaceId, *, probe: bool) -> Resources:
+        (container, endpoint), volume = await asyncio.gather(
+            self._container(workspace_id, probe=probe), self._volume(workspace_id)
+        )
+        return Resources(container, volume, endpoint)
+
+    async def observe_all(self) -> Mapping[WorkspaceId, Resources]:
+        containers, homes = await asyncio.gather(self._containers.list(), self._volumes.list())
+        return {
+            workspace_id: _resources(containers.get(workspace_id), home=workspace_id in homes)
+            for workspace_id in homes | containers.keys()
+        }
+
+    async def create_volume(self, workspace_id: WorkspaceId, op_id: OperationId) -> None:
+        home = await self._volumes.create(workspace_id, op_id)
+        if home is Home.STRAY:
+            # Left by a start that died: no container ever ran on it.
+            await self.stop(workspace_id)
+            await self._volumes.remove(workspace_id)
+            home = await self._volumes.create(workspace_id, op_id)
+        if home is Home.FOREIGN:
+            raise foreign(workspace_id)
+        if home is not Home.OURS:
+            raise ActionFailed(f"Volume {volume_name(workspace_id)} is being used by another start")
+
+    async def start(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> None:
+        await self._starting.start(workspace_id, image_ref, op_id)
+
+    async def stop(self, workspace_id: WorkspaceId) -> None:
+        found = await self._containers.find(workspace_id)
+        if found is not None and found.ours:
+            await self._containers.end(found)
+
+    async def remove_volume(self, workspace_id: WorkspaceId) -> None:
+        await self._volumes.remove(workspace_id)
+
+    def watch(self) -> DockerWatch:
+        """`async with runtime.watch() as changes`: once entered, no change is missed. See DockerWatch."""
+        watch = DockerWatch(self._engine, self.config.installation)
+        self._watches.add(watch)
+        return watch
+
+    async def remove_network(self) -> None:
+        """For an installation that goes away: its network and the rules for it."""
+        await self._network.remove()
+
+    async def close(self) -> None:
+        for watch in list(self._watches):
+            await watch.aclose()
+        await self._engine.close()
+
+    async def _container(self, workspace_id: WorkspaceId, *, probe: bool) -> tuple[ContainerState, str | None]:
+        try:
+            state, endpoint = _state(await self._containers.find(workspace_id))
+        except WorkspaceError as error:
+            log.warning("container_not_observed", workspace_id=workspace_id, reason=str(error))
+            return ContainerState.UNKNOWN, None
+        if probe and endpoint and not await answers(endpoint, self.config.probe_timeout):
+            return ContainerState.UNREADY, endpoint
+        return state, endpoint
+
+    async def _volume(self, workspace_id: WorkspaceId) -> Presence:
+        try:
+            home = await self._volumes.look(workspace_id)
+        except WorkspaceError as error:
+            log.warning("volume_not_observed", workspace_id=workspace_id, reason=str(error))
+            return Presence.UNKNOWN
+        return Presence.PRESENT if home is Home.OURS else Presence.ABSENT
+
+
+def _state(found: Container | None) -> tuple[ContainerState, str | None]:
+    """What is not ours is not there."""
+    if found is None or not found.ours:
+        return ContainerState.ABSENT, None
+    if not found.running:
+        return ContainerState.STOPPED, None
+    if found.endpoint is None:
+        return ContainerState.UNREADY, None
+    return ContainerState.READY, found.endpoint
+
+
+def _resources(found: Container | None, *, home: bool) -> Resources:
+    container, endpoint = _state(found)
+    return Resources(container, Presence.PRESENT if home else Presence.ABSENT, endpoint)

@@ -1,0 +1,159 @@
+"""STARTING: from whatever is there to one container that answers."""
+
+import asyncio
+
+import structlog
+
+from adapters.docker.config import DockerConfig
+from adapters.docker.containers import Container, Containers
+from adapters.docker.failures import Conflict, NoImage, NotThere
+from adapters.docker.images import Images
+from adapters.docker.network import Network
+from adapters.docker.readiness import answers
+from adapters.docker.volumes import Home, Volumes, foreign
+from domain.errors import ActionFailed, ContainerWithoutVolume, DataLost, ImagePullFailed
+from domain.model import OperationId, WorkspaceId
+from domain.naming import container_name, volume_name
+
+log = structlog.get_logger()
+
+ROUNDS = 8
+"""Each round looks afresh; more than two are needed only while another attempt is at work as well."""
+FIRST_POLL = 0.01
+SLOWEST_POLL = 0.2
+LOOK_EVERY = 0.25
+SLOW_ANSWER = 5.0
+BAD_REFERENCE = "invalid reference format"
+
+
+class Starting:
+    def __init__(
+        self,
+        containers: Containers,
+        volumes: Volumes,
+        images: Images,
+        network: Network,
+        config: DockerConfig,
+    ) -> None:
+        self._containers = containers
+        self._volumes = volumes
+        self._images = images
+        self._network = network
+        self._config = config
+
+    async def start(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> None:
+        for _ in range(ROUNDS):
+            running = await self._round(workspace_id, image_ref, op_id)
+            if running is not None:
+                await self._until_ready(workspace_id, running)
+                return
+        raise ActionFailed(f"Container {container_name(workspace_id)} is being changed by somebody else as well")
+
+    async def _round(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> Container | None:
+        """One step from what is there; None means: look again."""
+        _, found, home = await asyncio.gather(
+            self._network.ensure(),
+            self._containers.find(workspace_id),
+            self._volumes.look(workspace_id),
+        )
+        if found is not None and not found.ours:
+            raise ActionFailed(
+                f"Container {container_name(workspace_id)} exists, but is not of this codehub installation: "
+                "it is left alone; remove or rename it"
+            )
+        if home is not Home.OURS:
+            await self._no_home(workspace_id, home, found)
+        match found:
+            case Container(running=True, image_ref=image) if image == image_ref:
+                return found
+            case Container(status="created", image_ref=image, op_id=op) if (image, op) == (image_ref, op_id):
+                # An earlier attempt died here, or is still at it: to remove its container would make the two
+                # undo each other's work. To start one that is being started does no harm.
+                return await self._run(workspace_id, found.id)
+            case Container():
+                await self._containers.end(found)
+                return None
+            case None:
+                made = await self._create(workspace_id, image_ref, op_id)
+                return await self._run(workspace_id, made) if made else None
+
+    async def _create(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> str | None:
+        try:
+            return await self._containers.create(workspace_id, image_ref, op_id)
+        except NoImage:
+            # Asked for only now: that it is there is the rule, and asking first costs every start a call.
+            await self._images.fetch(image_ref)
+        except Conflict:
+            log.info("container_name_taken", workspace_id=workspace_id)
+        except ActionFailed as error:
+            if BAD_REFERENCE not in str(error):
+                raise
+            raise ImagePullFailed(f"Image {image_ref} can't be pulled: {error}") from error
+        return None
+
+    async def _check_home(self, workspace_id: WorkspaceId, container_id: str) -> None:
+        """The volume may have gone between our look and the creation, which then made an empty one.
+
+        From here on it can't go: the engine keeps the volume of an existing container.
+        """
+        home = await self._volumes.look(workspace_id)
+        if home is not Home.OURS:
+            await self._containers.remove(container_id)
+            await self._no_home(workspace_id, home, None)
+
+    async def _no_home(self, workspace_id: WorkspaceId, home: Home, found: Container | None) -> None:
+        name = volume_name(workspace_id)
+        if home is Home.FOREIGN:
+            raise foreign(workspace_id)
+        if found is not None and found.running:
+            # Left running: it may be the last to hold the data.
+            raise ContainerWithoutVolume(f"Container {container_name(workspace_id)} runs, but {name} is gone")
+        if found is not None:
+            await self._containers.end(found)
+        if home is Home.STRAY:
+            await self._volumes.remove(workspace_id)
+        raise DataLost(f"Volume {name} is gone: the workspace is not started on an empty home")
+
+    async def _run(self, workspace_id: WorkspaceId, container_id: str) -> Container | None:
+        await self._check_home(workspace_id, container_id)
+        try:
+            await self._containers.run(container_id)
+        except NotThere as error:
+            # The network was removed, or the container by another attempt.
+            log.warning("container_start_again", workspace_id=workspace_id, reason=str(error))
+            self._network.forget()
+            await self._containers.remove(container_id)
+            return None
+        except ActionFailed:
+            # Whatever is wrong with it, the next attempt gets a new one.
+            await self._containers.remove(container_id)
+            raise
+        return await self._containers.find(workspace_id)
+
+    async def _until_ready(self, workspace_id: WorkspaceId, running: Container) -> None:
+        """Until it answers; how long that may take is the caller's business, who cancels."""
+        clock = asyncio.get_running_loop().time
+        seen: Container | None = running
+        looked, pause = clock(), FIRST_POLL
+        while True:
+            if seen is None or seen.id != running.id:
+                raise ActionFailed(f"Container {container_name(workspace_id)} was removed while it started")
+            if not seen.running:
+                raise await self._exited(workspace_id, seen)
+            if seen.endpoint and await answers(seen.endpoint, SLOW_ANSWER):
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, SLOWEST_POLL)
+            if clock() - looked > LOOK_EVERY:
+                seen = await self._containers.find(workspace_id)
+                looked = clock()
+
+    async def _exited(self, workspace_id: WorkspaceId, ended: Container) -> ActionFailed:
+        words = await self._containers.last_words(ended.id)
+        how = f"ended with exit code {ended.exit_code}"
+        if ended.oom_killed:
+            how = f"was killed: it used more than its {self._config.limits.memory // 2**20} MiB of memory"
+        elif ended.status == "paused":
+            how = "was paused"
+        said = f"; it said last: {words}" if words else ""
+        return ActionFailed(f"Container {container_name(workspace_id)} {how} before it answered{said}")

@@ -1,0 +1,100 @@
+"""Which workspaces need their workflow's attention: set-based, so that ten thousand idle ones cost one query."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from adapters.postgres.database import Database
+from domain.model import WorkspaceId
+from domain.observation import ContainerState, Presence, Resources
+
+# Somewhere to go and nobody on the way: phase is not what is desired, a person recovered it, or asked (again) for
+# its deletion.
+_UNATTENDED = """
+    w.operation = 'NONE' AND w.phase <> 'DELETED' AND (
+        (w.phase <> 'ERROR' AND w.phase <> w.desired_state)
+        OR (w.phase = 'ERROR' AND (w.error_reason IS NULL OR w.deleted_at > w.phase_changed_at)))
+"""
+
+# What a phase at rest says about the engine; ERROR says nothing, and a volume under restore is not a home.
+_DRIFTED = """
+    w.operation = 'NONE' AND w.phase IN ('PENDING', 'ARCHIVED', 'STANDBY', 'RUNNING') AND (
+        (w.phase = 'RUNNING') <> COALESCE(s.running, false)
+        OR (w.phase IN ('STANDBY', 'RUNNING')) <> COALESCE(s.volume AND w.home_ctx ->> 'restoring' IS NULL, false))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    database: Database
+
+    async def unattended(self, among: Sequence[WorkspaceId]) -> list[WorkspaceId]:
+        rows = await self.database.fetch(
+            f"SELECT w.id FROM workspaces w WHERE w.id = ANY($1::uuid[]) AND {_UNATTENDED}",  # noqa: S608 - constant
+            list(among),
+        )
+        return [WorkspaceId(str(row["id"])) for row in rows]
+
+    async def drifted(self, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
+        """Workspaces of this node at rest whose phase is not what the engine holds now."""
+        return await self._drifted(node, seen, among=None)
+
+    async def drifted_among(self, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
+        """As `drifted`, looking only at what was seen."""
+        return await self._drifted(node, seen, among=list(seen))
+
+    async def _drifted(
+        self, node: str, seen: Mapping[WorkspaceId, Resources], among: list[WorkspaceId] | None
+    ) -> list[WorkspaceId]:
+        rows = await self.database.fetch(
+            f"""
+            SELECT w.id FROM workspaces w
+            LEFT JOIN unnest($1::uuid[], $2::boolean[], $3::boolean[]) AS s (id, running, volume) ON s.id = w.id
+            WHERE w.node = $4 AND ($5::uuid[] IS NULL OR w.id = ANY($5)) AND {_DRIFTED}
+            """,  # noqa: S608 - constant
+            list(seen),
+            [resources.container is ContainerState.READY for resources in seen.values()],
+            [resources.volume is Presence.PRESENT for resources in seen.values()],
+            node,
+            among,
+        )
+        return [WorkspaceId(str(row["id"])) for row in rows]
+
+    async def in_operation(self, among: Sequence[WorkspaceId]) -> set[WorkspaceId]:
+        rows = await self.database.fetch(
+            "SELECT id FROM workspaces WHERE id = ANY($1::uuid[]) AND operation <> 'NONE'", list(among)
+        )
+        return {WorkspaceId(str(row["id"])) for row in rows}
+
+    async def stuck(self, patience: timedelta, timeouts: Mapping[str, timedelta]) -> list[WorkspaceId]:
+        """Unattended for longer than a wake should take, or in an operation for longer than its timeout."""
+        rows = await self.database.fetch(
+            f"""
+            SELECT w.id FROM workspaces w
+            WHERE w.phase <> 'DELETED' AND ({_UNATTENDED}) AND w.updated_at < now() - $1::interval
+            UNION ALL
+            SELECT w.id FROM workspaces w
+            JOIN unnest($2::text[], $3::interval[]) AS t (operation, timeout) ON t.operation = w.operation
+            WHERE w.operation <> 'NONE' AND w.op_started_at < now() - t.timeout - $1::interval
+            """,  # noqa: S608 - constant
+            patience,
+            list(timeouts),
+            list(timeouts.values()),
+        )
+        return [WorkspaceId(str(row["id"])) for row in rows]
+
+    async def living(self) -> list[WorkspaceId]:
+        """Everything that should have a running workflow."""
+        rows = await self.database.fetch("SELECT id FROM workspaces WHERE phase <> 'DELETED'")
+        return [WorkspaceId(str(row["id"])) for row in rows]
+
+    async def count_living(self) -> int:
+        count: int = await self.database.fetchval("SELECT count(*) FROM workspaces WHERE phase <> 'DELETED'")
+        return count
+
+    async def deleted(self, among: Sequence[WorkspaceId]) -> list[WorkspaceId]:
+        """Of these, the deleted ones: an engine should hold nothing of them."""
+        rows = await self.database.fetch(
+            "SELECT id FROM workspaces WHERE id = ANY($1::uuid[]) AND phase = 'DELETED'", list(among)
+        )
+        return [WorkspaceId(str(row["id"])) for row in rows]

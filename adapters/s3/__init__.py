@@ -1,0 +1,1 @@
+"""Archives in an S3 store."""

@@ -1,0 +1,85 @@
+"""Leader election by PostgreSQL session lock (SPEC 10): the lock goes with the connection."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+
+import asyncpg
+import structlog
+
+from adapters.postgres.database import Connection, DatabaseUnavailable
+from adapters.postgres.lock import keep_alive, open_lock_connection, record_holder, try_lock
+
+log = structlog.get_logger()
+
+Component = Callable[[], Awaitable[None]]
+_PING_INTERVAL = 1.0
+
+
+@dataclass(slots=True)
+class Leader:
+    """Runs its components while it holds the lock, and tries again for as long as it lives."""
+
+    database_url: str
+    node_id: str
+    components: dict[str, Component]
+    lock_id: int = 12345
+    lock_name: str = "coordinator"
+    retry_interval: float = 5.0
+    leading_since: float | None = field(default=None, init=False)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leading_since is not None
+
+    @property
+    def uptime_seconds(self) -> float:
+        return monotonic() - self.leading_since if self.leading_since is not None else 0.0
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._try_to_lead()
+            except DatabaseUnavailable as error:
+                log.warning("leader_cannot_reach_database", error=str(error))
+            await asyncio.sleep(self.retry_interval)
+
+    async def _try_to_lead(self) -> None:
+        connection = await open_lock_connection(self.database_url)
+        try:
+            if await try_lock(connection, self.lock_id):
+                await self._lead(connection)
+        finally:
+            self.leading_since = None
+            # Ends the session, and with it the lock, even when the server does not answer any more.
+            connection.terminate()
+
+    async def _lead(self, connection: Connection) -> None:
+        await record_holder(connection, self.lock_name, self.node_id)
+        self.leading_since = monotonic()
+        log.info("leading", node=self.node_id, lock=self.lock_name)
+        running = [asyncio.create_task(_supervised(name, run), name=name) for name, run in self.components.items()]
+        try:
+            while True:
+                await keep_alive(connection)
+                await asyncio.sleep(_PING_INTERVAL)
+        except (DatabaseUnavailable, asyncpg.PostgresError) as error:
+            log.warning("leadership_lost", node=self.node_id, lock=self.lock_name, error=str(error))
+        finally:
+            for task in running:
+                task.cancel()
+            for task in running:
+                with suppress(asyncio.CancelledError):
+                    await task
+
+
+async def _supervised(name: str, run: Component) -> None:
+    """A component's error skips what it was doing; it starts over."""
+    while True:
+        try:
+            await run()
+        except Exception:
+            log.exception("component_failed", component=name)
+        await asyncio.sleep(1.0)

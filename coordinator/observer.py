@@ -1,0 +1,111 @@
+"""The Observer: notices drift for all workspaces of one node at once, and wakes only those that drifted.
+
+Two sources: the engine's event stream (within a second) and a sweep every `interval` (whatever was missed). What
+could not be observed leads to nothing: the next sweep looks again.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from time import monotonic
+
+import structlog
+
+from adapters.postgres.attention import Attention
+from adapters.postgres.database import DatabaseUnavailable
+from adapters.runtime import Runtime
+from domain.errors import Unreachable, WorkspaceError
+from domain.model import WorkspaceId
+from domain.plan import DEFAULT_TIMEOUTS, Timeouts
+from workflows.client import TemporalUnavailable, Waker
+
+log = structlog.get_logger()
+
+_RECHECK = 1.0
+_DEBOUNCE = 0.05
+
+
+@dataclass(slots=True)
+class Observer:
+    node: str
+    attention: Attention
+    runtime: Runtime
+    waker: Waker
+    interval: float = 15.0
+    patience: timedelta = timedelta(seconds=5)
+    timeouts: Timeouts = field(default_factory=lambda: DEFAULT_TIMEOUTS)
+    signals: int = field(default=0, init=False)
+
+    async def sweep_forever(self) -> None:
+        while True:
+            began = monotonic()
+            try:
+                await self.sweep()
+            except (Unreachable, DatabaseUnavailable, TemporalUnavailable) as error:
+                log.warning("sweep_skipped", node=self.node, error=str(error))
+            await asyncio.sleep(max(0.0, self.interval - (monotonic() - began)))
+
+    async def sweep(self) -> list[WorkspaceId]:
+        """One look at everything; returns what was woken."""
+        seen = await self.runtime.observe_all()
+        woken = await self.attention.drifted(self.node, seen)
+        woken += await self.attention.stuck(self.patience, {op.value: limit for op, limit in self.timeouts.items()})
+        await self._wake(woken, "sweep")
+        await self._clear_deleted(seen)
+        return woken
+
+    async def follow_events(self) -> None:
+        """Look at what the engine says has changed, once it is at rest."""
+        changed: set[WorkspaceId] = set()
+        arrived = asyncio.Event()
+        checker = asyncio.create_task(self._check_changed(changed, arrived))
+        try:
+            async for workspace_id in self.runtime.watch():
+                changed.add(workspace_id)
+                arrived.set()
+        finally:
+            checker.cancel()
+            await asyncio.gather(checker, return_exceptions=True)
+
+    async def _check_changed(self, changed: set[WorkspaceId], arrived: asyncio.Event) -> None:
+        while True:
+            await arrived.wait()
+            await asyncio.sleep(_DEBOUNCE)
+            arrived.clear()
+            batch = set(changed)
+            changed.clear()
+            try:
+                busy = await self.attention.in_operation(list(batch))
+                await self._check(batch - busy)
+            except (Unreachable, DatabaseUnavailable, TemporalUnavailable) as error:
+                log.warning("change_not_checked", node=self.node, error=str(error))
+                busy = batch
+            if busy:
+                # An operation looks for itself when it ends; what changes behind its back meanwhile is seen then.
+                changed |= busy
+                asyncio.get_running_loop().call_later(_RECHECK, arrived.set)
+
+    async def _check(self, batch: set[WorkspaceId]) -> None:
+        if not batch:
+            return
+        ids = list(batch)
+        looks = await asyncio.gather(*(self.runtime.observe(workspace_id, probe=False) for workspace_id in ids))
+        seen = {id_: resources for id_, resources in zip(ids, looks, strict=True) if resources.known}
+        await self._wake(await self.attention.drifted_among(self.node, seen), "event")
+
+    async def _wake(self, workspaces: list[WorkspaceId], source: str) -> None:
+        for workspace_id in workspaces:
+            await self.waker.wake(workspace_id)
+            self.signals += 1
+            log.info("woken_by_observer", workspace=workspace_id, source=source)
+
+    async def _clear_deleted(self, seen: Mapping[WorkspaceId, object]) -> None:
+        """What a lost attempt made after the workspace was deleted: nobody else would remove it."""
+        for workspace_id in await self.attention.deleted(list(seen)):
+            try:
+                await self.runtime.stop(workspace_id)
+                await self.runtime.remove_volume(workspace_id)
+                log.warning("removed_leftover_of_deleted", workspace=workspace_id)
+            except WorkspaceError as error:
+                log.warning("leftover_stays", workspace=workspace_id, error=str(error))

@@ -1,0 +1,89 @@
+"""Which Docker engine to use: the one that is named, the one that answers, or a private one."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import aiohttp
+
+from starter.embedded.errors import EmbeddedError
+from starter.embedded.progress import Progress
+
+APT_SECONDS = 900
+ADVICE = "install Docker Engine (https://docs.docker.com/engine/install/) and start it, or name one in DOCKER_HOST"
+
+
+async def reachable_engine() -> str | None:
+    """The address of an engine that answers where engines usually listen."""
+    for path in _usual_sockets():
+        if path.exists() and await answers(f"unix://{path}"):
+            return f"unix://{path}"
+    return None
+
+
+async def answers(host: str) -> bool:
+    """Whether a Docker engine answers at `host` (unix:// or tcp://)."""
+    scheme, _, place = host.partition("://")
+    try:
+        connector: aiohttp.BaseConnector = aiohttp.UnixConnector(place) if scheme == "unix" else aiohttp.TCPConnector()
+        if scheme == "unix":
+            url = "http://docker/_ping"
+        else:
+            url = f"{'https' if os.environ.get('DOCKER_TLS_VERIFY') else 'http'}://{place}/_ping"
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=5)) as session,
+            session.get(url) as answer,
+        ):
+            return answer.status == 200
+    except (OSError, aiohttp.ClientError, TimeoutError):
+        return False
+
+
+async def install_engine(progress: Progress, log: Path) -> None:
+    """Debian's own package, as root; else say what to do."""
+    apt = shutil.which("apt-get")
+    if sys.platform != "linux" or os.geteuid() != 0 or apt is None:
+        raise EmbeddedError(f"No Docker engine answers: {ADVICE}.")
+    for text, arguments in (
+        ("reading the package lists", ("update",)),
+        ("installing docker.io", ("install", "-y", "--no-install-recommends", "docker.io", "iptables")),
+    ):
+        progress.step("docker", text)
+        await _apt(apt, arguments, log)
+
+
+async def _apt(apt: str, arguments: tuple[str, ...], log: Path) -> None:
+    with log.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            apt,
+            "-o",
+            # Another apt may be at work on a fresh machine: wait for it.
+            "DPkg::Lock::Timeout=300",
+            *arguments,
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        code = await asyncio.wait_for(process.wait(), APT_SECONDS)
+    except TimeoutError:
+        raise EmbeddedError(f"apt-get {arguments[0]} took longer than {APT_SECONDS} s (see {log}): {ADVICE}.") from None
+    finally:
+        if process.returncode is None:
+            # Not SIGKILL: dpkg finishes the package it is at, and the system stays in order.
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+    if code != 0:
+        raise EmbeddedError(f"apt-get {arguments[0]} failed with exit code {code} (see {log}): {ADVICE}.")
+
+
+def _usual_sockets() -> list[Path]:
+    places = [Path("/var/run/docker.sock"), Path.home() / ".docker" / "run" / "docker.sock"]
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        places.append(Path(runtime) / "docker.sock")
+    return places

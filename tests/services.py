@@ -1,0 +1,248 @@
+"""The services of a test run: one process starts them, each when a test first asks for it, and ends them all.
+
+`python -m tests.services ROOT` is that process. It keeps everything below ROOT, answers on ROOT/socket, and ends
+with its standard input, so that it outlives neither a run that fails nor one that is killed. Every pytest process of
+the run (one, or those of xdist) talks to it through `Services`.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from starter.embedded import engine
+from starter.embedded.child import Child
+from starter.embedded.dockerd import Dockerd, end_containers, unmount_below
+from starter.embedded.errors import EmbeddedError
+from starter.embedded.lock import DataLock
+from starter.embedded.postgres import Postgres
+from starter.embedded.progress import NoProgress
+from starter.embedded.record import end_leftovers
+from starter.embedded.seaweed import Seaweed
+from starter.embedded.stack import until_signal
+from starter.embedded.state import State
+from starter.embedded.supervisor import Supervisor
+from starter.embedded.temporal import Temporal
+from starter.embedded.valkey import Valkey
+from tests import test_image
+from workflows.messages import SEARCH_ATTRIBUTES
+
+PREFIX = "codehub-test-"
+START_SECONDS = 20.0
+ANSWER_SECONDS = 600.0
+END_SECONDS = 30.0
+
+
+class Services:
+    """How a test process asks for services. An answer is what is needed to use one."""
+
+    def __init__(self, root: Path, worker: str) -> None:
+        self.root = root
+        self.worker = worker
+        # Labels whatever the run makes on a Docker engine that isn't its own.
+        self.installation = root.name.removeprefix("codehub-")
+        self._answers: dict[str, dict[str, str]] = {}
+
+    def need(self, name: str) -> dict[str, str]:
+        if name not in self._answers:
+            self._answers[name] = self._ask({"need": name, "worker": self.worker})
+        return self._answers[name]
+
+    def _ask(self, question: dict[str, str]) -> dict[str, str]:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(ANSWER_SECONDS)
+            _connect(connection, self.root / "socket")
+            connection.sendall(json.dumps(question).encode() + b"\n")
+            with connection.makefile("rb") as stream:
+                answer = json.loads(stream.readline() or b'{"error": "the service process died"}')
+        if "error" in answer:
+            raise EmbeddedError(f"{question['need']}: {answer['error']} (logs: {self.root / 'logs'})")
+        return {str(key): str(value) for key, value in answer.items()}
+
+
+class ServicesProcess:
+    """The process, as seen by the one that started it."""
+
+    def __init__(self) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+        self.root.chmod(0o711)
+        with (self.root / "services.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.services", str(self.root)],
+                cwd=Path(__file__).parents[1],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def end(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self.root.exists():
+            words = (self.root / "services.log").read_text(encoding="utf-8", errors="replace")[-2000:]
+            remove_root(self.root)
+            raise RuntimeError(f"The service process did not end well (code {self._process.returncode}): {words}")
+
+
+def remove_root(root: Path) -> None:
+    """End and remove what a killed run left below its root."""
+    if (root / "run").exists():
+        end_leftovers(root / "run")
+    end_containers(root)
+    unmount_below(root)
+    shutil.rmtree(root, ignore_errors=True)
+
+
+class _Host:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.state = State(root)
+        self.supervisor = Supervisor(root)
+        self._started: dict[str, asyncio.Task[dict[str, str]]] = {}
+        self._docker_host: str | None = None
+
+    async def need(self, name: str, worker: str) -> dict[str, str]:
+        starts: dict[str, Callable[[], Awaitable[dict[str, str]]]] = {
+            "postgres": self._postgres,
+            "valkey": lambda: self._valkey(worker),
+            "seaweed": self._seaweed,
+            "temporal": self._temporal,
+            "docker": self._docker,
+            "image": self._image,
+        }
+        # Publish and subscribe know no databases: a server for each worker keeps them apart.
+        key = f"valkey-{worker}" if name == "valkey" else name
+        if key not in self._started:
+            self._started[key] = asyncio.ensure_future(starts[name]())
+        return await asyncio.shield(self._started[key])
+
+    async def close(self) -> None:
+        for task in self._started.values():
+            task.cancel()
+        await asyncio.gather(*self._started.values(), return_exceptions=True)
+        if self._docker_host and str(self.root) not in self._docker_host:
+            await asyncio.to_thread(test_image.remove_all, self._docker_host, self.root.name.removeprefix("codehub-"))
+        await self.supervisor.stop()
+
+    async def _postgres(self) -> dict[str, str]:
+        postgres = dataclasses.replace(
+            Postgres.from_state(self.root, self.state),
+            # Safe when it is killed, not when the machine is: what tests need, and faster.
+            settings={"fsync": "off", "full_page_writes": "off", "max_wal_size": "256MB"},
+            initdb_options=("--no-sync",),
+        )
+        await self._start(postgres.child())
+        return {"url": postgres.url}
+
+    async def _valkey(self, worker: str) -> dict[str, str]:
+        name = f"valkey-{worker}"
+        port, password = self.state.port(name), self.state.secret(name)
+        valkey = Valkey(data=self.root, port=port, password=password, name=name)
+        await self._start(valkey.child())
+        return {"url": valkey.url}
+
+    async def _seaweed(self) -> dict[str, str]:
+        seaweed = Seaweed.from_state(self.root, self.state, "codehub")
+        await self._start(seaweed.child())
+        return {"endpoint": seaweed.endpoint, "access_key": seaweed.access_key, "secret_key": seaweed.secret_key}
+
+    async def _temporal(self) -> dict[str, str]:
+        temporal = Temporal.from_state(self.root, self.state, SEARCH_ATTRIBUTES)
+        await self._start(temporal.child())
+        return {"address": temporal.address, "ui_url": temporal.ui_url}
+
+    async def _docker(self) -> dict[str, str]:
+        host = os.environ.get("DOCKER_HOST") or await engine.reachable_engine()
+        if host is None and not Dockerd.installed():
+            await engine.install_engine(NoProgress(), self.supervisor.folders.log("docker-install"))
+            host = await engine.reachable_engine()
+        if host is None:
+            dockerd = Dockerd.from_state(self.root, self.state)
+            await self.supervisor.start(dockerd.child())
+            host = dockerd.host
+        self._docker_host = host
+        return {"host": host}
+
+    async def _image(self) -> dict[str, str]:
+        host = (await self.need("docker", ""))["host"]
+        installation = self.root.name.removeprefix("codehub-")
+        return {"name": await asyncio.to_thread(test_image.build, host, installation)}
+
+    async def _start(self, child: Child) -> None:
+        """Nothing of a test run is worth an orderly stop."""
+        await self.supervisor.start(dataclasses.replace(child, stop_signal=signal.SIGKILL))
+
+
+async def _serve(root: Path) -> None:
+    with DataLock(root), until_signal():
+        host = _Host(root)
+        task = asyncio.current_task()
+        assert task
+        loop = asyncio.get_running_loop()
+        # The writing end is the test run's: when it closes, however, the run is over.
+        loop.add_reader(sys.stdin.fileno(), os.kill, os.getpid(), signal.SIGTERM)
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            question: dict[str, Any] = json.loads(await reader.readline())
+            try:
+                reply = await host.need(question["need"], question["worker"])
+            except Exception as error:  # noqa: BLE001 the test process is to show it, whatever it is
+                reply = {"error": str(error) or repr(error)}
+            writer.write(json.dumps(reply).encode() + b"\n")
+            with contextlib.suppress(ConnectionError):
+                await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_unix_server(answer, root / "socket")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            loop.remove_reader(sys.stdin.fileno())
+            server.close()
+            await host.close()
+    remove_root(root)
+
+
+def _connect(connection: socket.socket, path: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            connection.connect(os.fspath(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _remove_former_roots(current: Path) -> None:
+    """Of runs that were killed together with their service process. A lock that can be had has no owner."""
+    for root in current.parent.glob(f"{PREFIX}*"):
+        lock = DataLock(root)
+        if root == current or not (root / "lock").exists():
+            continue
+        with contextlib.suppress(EmbeddedError, OSError), lock:
+            remove_root(root)
+
+
+if __name__ == "__main__":
+    _remove_former_roots(Path(sys.argv[1]))
+    asyncio.run(_serve(Path(sys.argv[1])))
