@@ -86,15 +86,16 @@ async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncItera
 
 
 @asynccontextmanager
-async def running(parts: Parts) -> AsyncIterator[None]:
+async def running(parts: Parts, *, elect: bool = True) -> AsyncIterator[None]:
     """Worker and coordinator; on leaving, the worker drains before anything it needs is closed."""
-    election = asyncio.create_task(coordinator(parts).run(), name="coordinator")
+    tasks = [asyncio.create_task(coordinator(parts).run(), name="coordinator")] if elect else []
     try:
         async with temporal_worker(parts):
             yield
     finally:
-        election.cancel()
-        await asyncio.gather(election, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def temporal_worker(parts: Parts) -> Worker:

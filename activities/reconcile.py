@@ -53,7 +53,7 @@ class Reconciler:
     runtime: Runtime
     archives: ArchiveStore
     node: str = "local"
-    timeouts: Timeouts = DEFAULT_TIMEOUTS
+    timeouts: Timeouts = field(default_factory=lambda: DEFAULT_TIMEOUTS)
     pace: Pace = field(default_factory=Pace)
     now: Callable[[], datetime] = _now
     new_id: Callable[[], OperationId] = _new_id

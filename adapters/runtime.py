@@ -1,6 +1,7 @@
 """The interface to what runs workspaces. Every call is idempotent: run again after any crash, same world."""
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from domain.model import OperationId, WorkspaceId
@@ -40,6 +41,9 @@ class Runtime(Protocol):
         """Remove the volume; the container must be gone."""
         ...
 
-    def watch(self) -> AsyncIterator[WorkspaceId]:
-        """Workspaces whose container or volume just changed, as the engine says so. Ends with Unreachable."""
+    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[WorkspaceId]]:
+        """Workspaces whose container or volume just changed, as the engine says so. Ends with Unreachable.
+
+        Once entered it is subscribed: whoever lists everything after that misses nothing.
+        """
         ...

@@ -61,9 +61,10 @@ class Observer:
         arrived = asyncio.Event()
         checker = asyncio.create_task(self._check_changed(changed, arrived))
         try:
-            async for workspace_id in self.runtime.watch():
-                changed.add(workspace_id)
-                arrived.set()
+            async with self.runtime.watch() as changes:
+                async for workspace_id in changes:
+                    changed.add(workspace_id)
+                    arrived.set()
         finally:
             checker.cancel()
             await asyncio.gather(checker, return_exceptions=True)

@@ -43,10 +43,8 @@ def needs_archive(ws: Workspace, resources: Resources) -> bool:
     """Whether the store has to be asked: while a volume holds the home, its archive decides nothing."""
     if ws.archive_key is None:
         return False
-    return resources.volume is not Presence.PRESENT or ws.operation in {
-        Operation.ARCHIVING,
-        Operation.CREATE_EMPTY_ARCHIVE,
-    }
+    holds_home = resources.volume is Presence.PRESENT and ws.home_ctx.restoring is None
+    return not holds_home or ws.operation in {Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE}
 
 
 def _volume_ready(ws: Workspace, seen: Observation, now: datetime) -> Condition:
@@ -119,8 +117,10 @@ def _archived_since(ws: Workspace) -> bool:
 
 
 def _nothing_left(ws: Workspace, seen: Observation) -> bool:
-    """An archive was promised, and the store itself says that it is not there."""
-    return ws.archive_key is not None and seen.archive is Presence.ABSENT and seen.resources.volume is Presence.ABSENT
+    """An archive was promised, and the store itself says that it is not there. A volume under restore is no home."""
+    volume = seen.resources.volume
+    no_home = volume is Presence.ABSENT or (volume is Presence.PRESENT and ws.home_ctx.restoring is not None)
+    return ws.archive_key is not None and seen.archive is Presence.ABSENT and no_home
 
 
 def _phase(

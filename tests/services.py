@@ -35,7 +35,7 @@ from starter.embedded.state import State
 from starter.embedded.supervisor import Supervisor
 from starter.embedded.temporal import Temporal
 from starter.embedded.valkey import Valkey
-from tests import test_image
+from tests.embedded import image
 from workflows.messages import SEARCH_ATTRIBUTES
 
 PREFIX = "codehub-test-"
@@ -138,7 +138,7 @@ class _Host:
             task.cancel()
         await asyncio.gather(*self._started.values(), return_exceptions=True)
         if self._docker_host and str(self.root) not in self._docker_host:
-            await asyncio.to_thread(test_image.remove_all, self._docker_host, self.root.name.removeprefix("codehub-"))
+            await asyncio.to_thread(image.remove_all, self._docker_host, self.root.name.removeprefix("codehub-"))
         await self.supervisor.stop()
 
     async def _postgres(self) -> dict[str, str]:
@@ -183,7 +183,7 @@ class _Host:
     async def _image(self) -> dict[str, str]:
         host = (await self.need("docker", ""))["host"]
         installation = self.root.name.removeprefix("codehub-")
-        return {"name": await asyncio.to_thread(test_image.build, host, installation)}
+        return {"name": await asyncio.to_thread(image.build, host, installation)}
 
     async def _start(self, child: Child) -> None:
         """Nothing of a test run is worth an orderly stop."""
@@ -193,11 +193,14 @@ class _Host:
 async def _serve(root: Path) -> None:
     with DataLock(root), until_signal():
         host = _Host(root)
-        task = asyncio.current_task()
-        assert task
         loop = asyncio.get_running_loop()
-        # The writing end is the test run's: when it closes, however, the run is over.
-        loop.add_reader(sys.stdin.fileno(), os.kill, os.getpid(), signal.SIGTERM)
+
+        def end() -> None:
+            loop.remove_reader(sys.stdin.fileno())
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        # The writing end is the test run's, and nothing is ever written: readable means that the run is over.
+        loop.add_reader(sys.stdin.fileno(), end)
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             question: dict[str, Any] = json.loads(await reader.readline())
@@ -214,7 +217,6 @@ async def _serve(root: Path) -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            loop.remove_reader(sys.stdin.fileno())
             server.close()
             await host.close()
     remove_root(root)

@@ -60,7 +60,7 @@ class _SharedSocket(UnixHTTPAdapter):
     with many containers that breaks calls at random. One socket needs one pool."""
 
     def __init__(self, path: str, timeout: float, size: int) -> None:
-        self._shared = _Pool("http+docker://localhost", path, timeout, size)
+        self._shared = _Pool("http+docker://localhost", path, timeout, size)  # type: ignore[arg-type] # takes floats
         super().__init__(f"http+unix://{path}")
 
     def get_connection(self, url: Any, proxies: Any = None) -> Any:  # noqa: ARG002
@@ -73,7 +73,7 @@ class _SharedSocket(UnixHTTPAdapter):
 
 class _Pool(UnixHTTPConnectionPool):
     def _new_conn(self) -> Any:
-        return _Connection(self.base_url, self.socket_path, self.timeout)
+        return _Connection(self.base_url, self.socket_path, self.timeout)  # type: ignore[arg-type]
 
 
 class _Connection(UnixHTTPConnection):

@@ -4,11 +4,14 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import asyncpg
 
-Connection = asyncpg.Connection[asyncpg.Record]
+# asyncpg's classes are generic for the type checker only.
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+PooledConnection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
 
 _AWAY = (
     OSError,
@@ -29,7 +32,7 @@ class DatabaseUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    pool: asyncpg.Pool[asyncpg.Record]
+    pool: Pool
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         with translated():
@@ -48,7 +51,7 @@ class Database:
             return await self.pool.execute(sql, *args)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy[asyncpg.Record]]:
+    async def transaction(self) -> AsyncIterator[PooledConnection]:
         with translated():
             async with self.pool.acquire() as connection, connection.transaction():
                 yield connection

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import asyncpg
 
-from adapters.postgres.database import Database
+from adapters.postgres.database import Database, PooledConnection
 from adapters.postgres.rows import to_workspace
 from domain.limits import Limits
 from domain.model import DesiredState, Operation, Phase, UserId, Workspace, WorkspaceId
@@ -49,7 +49,7 @@ class DesiredStates:
 
     async def set_in(
         self,
-        connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record],
+        connection: PooledConnection,
         workspace_id: WorkspaceId,
         desired: DesiredState,
         owner: UserId | None = None,
@@ -71,9 +71,7 @@ class DesiredStates:
         )
         return to_workspace(_found(row))
 
-    async def check_new(
-        self, connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record], owner: UserId, workspace_id: WorkspaceId
-    ) -> None:
+    async def check_new(self, connection: PooledConnection, owner: UserId, workspace_id: WorkspaceId) -> None:
         """Before a workspace is made that wants to be RUNNING."""
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LIMITS_LOCK)
         await self._check_limits(connection, owner, workspace_id)
@@ -109,7 +107,7 @@ class DesiredStates:
 
     async def _locked(
         self,
-        connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record],
+        connection: PooledConnection,
         workspace_id: WorkspaceId,
         owner: UserId | None,
     ) -> Workspace:
@@ -121,9 +119,7 @@ class DesiredStates:
         )
         return to_workspace(_found(row))
 
-    async def _check_limits(
-        self, connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record], owner: UserId, workspace_id: WorkspaceId
-    ) -> None:
+    async def _check_limits(self, connection: PooledConnection, owner: UserId, workspace_id: WorkspaceId) -> None:
         running = _found(await connection.fetchrow(_COUNT_RUNNING, owner, workspace_id))
         if running["of_user"] >= self.limits.max_running_per_user:
             raise Refused(Refusal.USER_LIMIT, self.limits.max_running_per_user)

@@ -1,1 +1,1 @@
-"""The HTTP API."""
+"""The HTTP API: `create_app` in app.py, one router per noun, raw ASGI around them."""

@@ -104,6 +104,7 @@ class Dockerd:
             raise EmbeddedError("no answer yet")
 
     async def _cleanup(self) -> None:
+        end_containers(self.runtime)
         self.bridge.remove(self.folder / "root" / "network" / "files" / "local-kv.db")
         unmount_below(self.runtime)
         unmount_below(self.folder)
@@ -113,6 +114,19 @@ class Dockerd:
 
 def _find() -> str | None:
     return shutil.which("dockerd", path=SEARCHED)
+
+
+def end_containers(runtime: Path) -> None:
+    """End what outlives an engine that was killed: the shims that name `runtime`, and the containers below them."""
+    wanted = os.fsencode(runtime.resolve()) + b"/"
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if b"shim" in words[0] and any(word.startswith(wanted) for word in words):
+                children = (folder / "task" / folder.name / "children").read_text(encoding="ascii").split()
+                # A container's first process takes all of the container along.
+                for pid in (*children, folder.name):
+                    os.kill(int(pid), signal.SIGKILL)
 
 
 def unmount_below(folder: Path) -> None:

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client
+import aiohttp
 
 from starter.embedded.child import Child
 from starter.embedded.state import State
@@ -64,6 +63,8 @@ class Temporal:
                 # Twice as fast as the default journal, and as safe when the process is killed.
                 "--sqlite-pragma=journal_mode=wal",
                 "--sqlite-pragma=synchronous=1",
+                # It allows for clocks that differ by a second, and no timer is shorter: here is one clock.
+                '--dynamic-config-value=history.timerProcessorMaxTimeShift="1ms"',
                 *attributes,
             ),
             # It would look for a configuration file in the user's home.
@@ -73,5 +74,12 @@ class Temporal:
         )
 
     async def _ready(self) -> None:
-        client = await Client.connect(self.address)
-        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=NAMESPACE))
+        """Asked through its UI, which asks the server. (The SDK's client brings a runtime of its own with threads
+        that outlive the event loop: nothing to have in a supervisor.)
+        """
+        timeout = aiohttp.ClientTimeout(total=5)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(f"{self.ui_url}/api/v1/namespaces/{NAMESPACE}") as answer,
+        ):
+            answer.raise_for_status()

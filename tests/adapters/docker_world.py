@@ -20,14 +20,18 @@ PORT = 8080
 
 
 class DockerWorld:
-    def __init__(self, docker_host: str, image: str, **options: Any) -> None:
+    def __init__(self, docker_host: str, image: str, installation: str, **options: Any) -> None:
         self.host = docker_host
         self.image = image
         self.unobtainable_image = "Not/A:Valid:Image"
         # A person with the docker command: sees and does everything, past the runtime.
         self.api = APIClient(docker_host, timeout=30)
         self.config = DockerConfig(
-            f"test-{uuid.uuid4().hex[:8]}", docker_host=docker_host, limits=SMALL, stop_grace_seconds=2
+            # Of the run, so that the run's end finds what a killed test left.
+            f"{installation}-{uuid.uuid4().hex[:8]}",
+            docker_host=docker_host,
+            limits=SMALL,
+            stop_grace_seconds=2,
         )
         self.config = replace(self.config, **options)
         self.runtime = DockerRuntime(self.config)
@@ -65,8 +69,7 @@ class DockerWorld:
         tag = f"codehub-test:{uuid.uuid4().hex}"
         try:
             repository, _, version = tag.partition(":")
-            changes = [f"CMD {json.dumps(command)}", "ENTRYPOINT []"]
-            self.api.commit(made["Id"], repository, version, changes=changes)
+            self.api.commit(made["Id"], repository, version, changes=f"ENTRYPOINT {json.dumps(command)}")
         finally:
             self.api.remove_container(made["Id"], force=True)
         self._images.append(tag)
@@ -105,8 +108,8 @@ class DockerWorld:
 
 
 @asynccontextmanager
-async def docker_world(docker_host: str, image: str, **options: Any) -> AsyncIterator[DockerWorld]:
-    world = DockerWorld(docker_host, image, **options)
+async def docker_world(docker_host: str, image: str, installation: str, **options: Any) -> AsyncIterator[DockerWorld]:
+    world = DockerWorld(docker_host, image, installation, **options)
     try:
         yield world
     finally:

@@ -56,17 +56,17 @@ class MemoryWorld:
 
 
 class RelayedWorld(DockerWorld):
-    def __init__(self, docker_host: str, image: str, relay: Relay) -> None:
-        super().__init__(docker_host, image)
+    def __init__(self, docker_host: str, image: str, installation: str, relay: Relay) -> None:
+        super().__init__(docker_host, image, installation)
         self.cut = relay.cut
         self.restore = relay.restore
         self.runtime = self.another(docker_host=relay.url)
 
 
 @asynccontextmanager
-async def relayed_world(docker_host: str, image: str, folder: Path) -> AsyncIterator[RelayedWorld]:
+async def relayed_world(docker_host: str, image: str, installation: str, folder: Path) -> AsyncIterator[RelayedWorld]:
     async with Relay(docker_host, folder / "docker.sock") as relay:
-        world = RelayedWorld(docker_host, image, relay)
+        world = RelayedWorld(docker_host, image, installation, relay)
         try:
             yield world
         finally:
@@ -79,8 +79,8 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "memory":
         yield MemoryWorld()
         return
-    docker_host = request.getfixturevalue("docker_host")
-    async with relayed_world(docker_host, request.getfixturevalue("test_image"), tmp_path) as relayed:
+    given = (request.getfixturevalue(name) for name in ("docker_host", "test_image", "installation"))
+    async with relayed_world(*given, folder=tmp_path) as relayed:
         yield relayed
 
 

@@ -98,7 +98,9 @@ def fingerprint(state: World) -> object:
         names.setdefault(op_id, len(names))
     kept = {names[_op_of(key)]: version for key, version in state.archives.items() if _op_of(key) in names}
     volume = state.volume
-    versions = sorted({0, state.latest, *kept.values(), *([volume.version] if volume else [])})
+    there = [volume.version] if volume else []
+    there += [a.holds for a in (*state.zombies, state.attempt) if a and a.holds is not None]
+    versions = sorted({0, state.latest, *kept.values(), *there})
     rank = {version: index for index, version in enumerate(versions)}
     archive = ws.conditions.get(ConditionName.ARCHIVE_READY)
     return (
@@ -115,8 +117,8 @@ def fingerprint(state: World) -> object:
         volume and (rank[volume.version], volume.whole, names.get(volume.made_by[0]), volume.made_by[1] == state.number),
         w.can_work(replace(state, container=ContainerState.READY)),
         tuple(sorted((name, rank[version]) for name, version in kept.items())),
-        state.attempt and state.attempt.done,
-        tuple((z.operation, z.done, names.get(z.op_id), _op_of(ws.archive_key) == z.op_id) for z in state.zombies),
+        state.attempt and (state.attempt.done, _read(state.attempt, rank)),
+        tuple((z.operation, z.done, names.get(z.op_id), _read(z, rank)) for z in state.zombies),
         rank[state.latest],
         state.loss_said,
     )
@@ -125,6 +127,11 @@ def fingerprint(state: World) -> object:
 def _is_fresh(state: World) -> bool:
     """One change more makes no difference where no archive, nor the empty home, holds the version at hand."""
     return state.latest > 0 and state.latest not in state.archives.values()
+
+
+def _read(attempt: w.Attempt, rank: dict[int, int]) -> int | None:
+    waits = attempt.operation is Operation.ARCHIVING and attempt.done == 1 and attempt.holds is not None
+    return rank[attempt.holds] if waits and attempt.holds is not None else None
 
 
 def _op_of(key: str | None) -> OperationId | None:

@@ -6,7 +6,7 @@ that a test can follow all the ways on from a state.
 
 What the operations do is SPEC 5, cut into effects that each happen or don't: a crash may come between any two. An
 attempt that was superseded can still act (a zombie). As with the real activities, its saves are fenced by operation
-and attempt, and so is whatever it makes (a volume, a container). What it removes, it removes: late, unfenced.
+and attempt, and so is whatever it makes (a volume, a container, an archive). What it removes, it removes: late.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from domain.apply import apply
-from domain.errors import ActionFailed, DataLost
+from domain.errors import ActionFailed, DataLost, WorkspaceError
 from domain.judge import judge, needs_archive
 from domain.model import (
     DesiredState,
@@ -41,6 +41,8 @@ class Attempt:
     op_id: OperationId
     number: int
     done: int = 0
+    holds: int | None = None
+    """What was in the volume when it acted first: what ARCHIVING read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,25 +146,21 @@ def begin(world: World) -> World:
 def advance(world: World) -> World:
     """The next effect of the attempt. Raises what the actuator raises; after the last one the attempt is over."""
     assert world.attempt is not None
-    going = replace(world.attempt, done=world.attempt.done + 1)
     try:
-        world = EFFECTS[going.operation][going.done - 1](world, going)
+        world, going = _act(world, world.attempt)
     except Superseded:
         return replace(world, attempt=None)
-    return replace(world, attempt=None if going.done == len(EFFECTS[going.operation]) else going)
+    return replace(world, attempt=going)
 
 
 def advance_zombie(world: World, index: int) -> World:
     """The next effect of an attempt that should be dead. What it raises, nobody hears."""
-    zombie = world.zombies[index]
     others = world.zombies[:index] + world.zombies[index + 1 :]
-    going = replace(zombie, done=zombie.done + 1)
     try:
-        world = EFFECTS[going.operation][going.done - 1](world, going)
-    except (Superseded, ActionFailed, DataLost):
+        world, going = _act(world, world.zombies[index])
+    except (Superseded, WorkspaceError):
         return replace(world, zombies=others)
-    over = going.done == len(EFFECTS[going.operation])
-    return replace(world, zombies=others if over else (*others, going))
+    return replace(world, zombies=(*others, going) if going else others)
 
 
 def perform(world: World) -> World:
@@ -219,6 +217,15 @@ def home_version(world: World, phase: Phase, key: str | None) -> int | None:
             return 0
         case _:
             return None
+
+
+def _act(world: World, attempt: Attempt) -> tuple[World, Attempt | None]:
+    effects = EFFECTS[attempt.operation]
+    if attempt.done == 0 and world.volume is not None:
+        attempt = replace(attempt, holds=world.volume.version)
+    world = effects[attempt.done](world, attempt)
+    done = attempt.done + 1
+    return world, replace(attempt, done=done) if done < len(effects) else None
 
 
 def _saved(world: World, saved: Workspace) -> World:
@@ -295,17 +302,22 @@ def _remove_volume(world: World, _: Attempt) -> World:
     return replace(world, volume=None)
 
 
-def _upload(world: World, attempt: Attempt) -> World:
+def _read(world: World, attempt: Attempt) -> World:
+    if attempt.holds is None and archive_key(world.row.id, attempt.op_id) not in world.archives:
+        raise DataLost("no volume to archive")
+    return world
+
+
+def _commit(world: World, attempt: Attempt) -> World:
+    """Data, then `.meta`: the archive is there at once, and never replaced."""
     key = archive_key(world.row.id, attempt.op_id)
     if key in world.archives:
         return world
-    if world.volume is None:
+    world.fenced(attempt)
+    version = 0 if attempt.operation is Operation.CREATE_EMPTY_ARCHIVE else attempt.holds
+    if version is None:
         raise DataLost("no volume to archive")
-    return replace(world, archives={**world.archives, key: world.volume.version})
-
-
-def _upload_empty(world: World, attempt: Attempt) -> World:
-    return replace(world, archives={**world.archives, archive_key(world.row.id, attempt.op_id): 0})
+    return replace(world, archives={**world.archives, key: version})
 
 
 def _save_key(world: World, attempt: Attempt) -> World:
@@ -345,8 +357,8 @@ EFFECTS: Mapping[Operation, tuple[Effect, ...]] = {
     Operation.PROVISIONING: (_make_volume,),
     Operation.STARTING: (_make_container, _wait_for_port),
     Operation.STOPPING: (_stop, _remove_container),
-    Operation.ARCHIVING: (_upload, _save_key, _remove_volume),
-    Operation.CREATE_EMPTY_ARCHIVE: (_upload_empty, _save_key),
+    Operation.ARCHIVING: (_read, _commit, _save_key, _remove_volume),
+    Operation.CREATE_EMPTY_ARCHIVE: (_commit, _save_key),
     Operation.RESTORING: (_clear_place, _make_place, _extract, _save_marker),
     Operation.DELETING: (_stop, _remove_container, _remove_volume),
 }

@@ -112,6 +112,6 @@ CREATE TABLE nodes (
 -- Labels every resource of this installation, so that two of them can share an engine.
 CREATE TABLE installation (
     id text PRIMARY KEY DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 12),
-    only boolean NOT NULL DEFAULT true UNIQUE CHECK (only)
+    single boolean NOT NULL DEFAULT true UNIQUE CHECK (single)
 );
 INSERT INTO installation DEFAULT VALUES;

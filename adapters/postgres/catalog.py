@@ -1,0 +1,249 @@
+"""The API's side of `workspaces`: create, get, list, patch, and the operation log. Everything is the owner's own."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from adapters.postgres.database import Database
+from adapters.postgres.desired_state import DesiredStates, Refusal, Refused
+from adapters.postgres.idempotency import IdempotencyKey, claim, keep
+from adapters.postgres.rows import to_workspace
+from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase, UserId, Workspace, WorkspaceId
+
+_Connection = asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
+
+_GET = """
+SELECT w.*, o.bytes_done, o.bytes_total, o.attempts
+FROM workspaces w LEFT JOIN operations o ON o.id = w.op_id
+WHERE w.id = $1 AND w.owner_user_id = $2 AND w.phase <> 'DELETED'
+"""
+
+# One statement, one snapshot: the page and its total agree, also when the page is beyond the end.
+_LIST = """
+WITH page AS (
+    SELECT w.*, o.bytes_done, o.bytes_total, o.attempts
+    FROM workspaces w LEFT JOIN operations o ON o.id = w.op_id
+    WHERE w.owner_user_id = $1 AND w.phase <> 'DELETED' AND ($2::text IS NULL OR w.phase = $2)
+    ORDER BY w.created_at DESC, w.id LIMIT $3 OFFSET $4
+), matching AS (
+    SELECT count(*) AS total FROM workspaces
+    WHERE owner_user_id = $1 AND phase <> 'DELETED' AND ($2::text IS NULL OR phase = $2)
+)
+SELECT * FROM matching LEFT JOIN page ON true ORDER BY created_at DESC, id
+"""
+
+_INSERT = """
+INSERT INTO workspaces (id, owner_user_id, name, description, image_ref, desired_state, standby_ttl_seconds,
+                        archive_ttl_seconds)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING *
+"""
+
+_PATCH = """
+UPDATE workspaces SET
+    name = CASE WHEN 'name' = ANY($3) THEN $4 ELSE name END,
+    description = CASE WHEN 'description' = ANY($3) THEN $5 ELSE description END,
+    memo = CASE WHEN 'memo' = ANY($3) THEN $6 ELSE memo END,
+    standby_ttl_seconds = CASE WHEN 'standby_ttl_seconds' = ANY($3) THEN $7 ELSE standby_ttl_seconds END,
+    archive_ttl_seconds = CASE WHEN 'archive_ttl_seconds' = ANY($3) THEN $8 ELSE archive_ttl_seconds END
+WHERE id = $1 AND owner_user_id = $2 AND phase <> 'DELETED'
+"""
+
+_OPERATIONS = """
+WITH own AS (
+    SELECT id FROM workspaces WHERE id = $1 AND owner_user_id = $2 AND phase <> 'DELETED'
+), page AS (
+    SELECT o.*, extract(epoch FROM COALESCE(o.finished_at, now()) - o.started_at)::float8 AS duration_seconds
+    FROM operations o JOIN own ON o.workspace_id = own.id
+    ORDER BY o.started_at DESC, o.id LIMIT $3 OFFSET $4
+)
+SELECT own.id AS own_id, (SELECT count(*) FROM operations WHERE workspace_id = own.id) AS total, page.*
+FROM own LEFT JOIN page ON true ORDER BY page.started_at DESC, page.id
+"""
+
+
+class NameTaken(Exception):
+    """The owner has another workspace of this name that is not deleted."""
+
+
+class BeingDeleted(Exception):
+    """desired_state can't be taken back once a deletion was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the operation under way has come."""
+
+    bytes_done: int
+    bytes_total: int | None
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    workspace: Workspace
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    items: list[Entry]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewWorkspace:
+    id: WorkspaceId
+    owner: UserId
+    name: str
+    description: str
+    image_ref: str
+    desired_state: DesiredState
+    standby_ttl_seconds: int | None
+    archive_ttl_seconds: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What a patch may change besides desired_state; only the fields named in `given` are changed."""
+
+    given: frozenset[str]
+    name: str = ""
+    description: str = ""
+    memo: str = ""
+    standby_ttl_seconds: int | None = None
+    archive_ttl_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedOperation:
+    id: OperationId
+    operation: Operation
+    previous_phase: Phase
+    started_at: datetime
+    finished_at: datetime | None
+    duration_seconds: float
+    attempts: int
+    outcome: str | None
+    error_reason: ErrorReason | None
+    error_message: str | None
+    bytes_done: int | None
+    bytes_total: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    database: Database
+    desired_states: DesiredStates
+
+    async def create(self, new: NewWorkspace, key: IdempotencyKey | None = None) -> Entry:
+        """One transaction: key, limits and row. The same key again gives the first answer, at any number at once."""
+        try:
+            async with self.database.transaction() as connection:
+                if key is not None:
+                    earlier = await claim(connection, new.owner, key, new.id)
+                    if earlier is not None:
+                        return Entry(to_workspace(earlier))
+                if new.desired_state is DesiredState.RUNNING:
+                    await self.desired_states.check_new(connection, new.owner, new.id)
+                row = await connection.fetchrow(
+                    _INSERT,
+                    new.id,
+                    new.owner,
+                    new.name,
+                    new.description,
+                    new.image_ref,
+                    new.desired_state,
+                    new.standby_ttl_seconds,
+                    new.archive_ttl_seconds,
+                )
+                if key is not None:
+                    await keep(connection, new.owner, key)
+                return Entry(to_workspace(_found(row)))
+        except asyncpg.UniqueViolationError as error:
+            raise _name_taken(error) from error
+
+    async def get(self, workspace_id: WorkspaceId, owner: UserId) -> Entry:
+        return _entry(_found(await self.database.fetchrow(_GET, workspace_id, owner)))
+
+    async def page(self, owner: UserId, *, limit: int, offset: int, phase: Phase | None = None) -> Page:
+        """Newest first. `total` counts all that match, not only this page."""
+        rows = await self.database.fetch(_LIST, owner, phase, limit, offset)
+        return Page([_entry(row) for row in rows if row["id"] is not None], rows[0]["total"])
+
+    async def patch(
+        self, workspace_id: WorkspaceId, owner: UserId, metadata: Metadata, desired: DesiredState | None
+    ) -> Entry:
+        """All of it or nothing: a refused desired_state leaves the metadata as it was."""
+        try:
+            async with self.database.transaction() as connection:
+                if desired is not None:
+                    # First, because it takes the limits' lock before the row's: the order of every such change.
+                    await self.desired_states.set_in(connection, workspace_id, desired, owner)
+                if metadata.given:
+                    await _patch(connection, workspace_id, owner, metadata)
+                return _entry(_found(await connection.fetchrow(_GET, workspace_id, owner)))
+        except asyncpg.UniqueViolationError as error:
+            raise _name_taken(error) from error
+        except asyncpg.CheckViolationError as error:
+            if error.constraint_name == "deleted_is_desired":
+                raise BeingDeleted from error
+            raise
+
+    async def operations(
+        self, workspace_id: WorkspaceId, owner: UserId, *, limit: int, offset: int
+    ) -> tuple[list[LoggedOperation], int]:
+        """The operation log, latest first."""
+        rows = await self.database.fetch(_OPERATIONS, workspace_id, owner, limit, offset)
+        if not rows:
+            raise Refused(Refusal.NOT_FOUND)
+        return [_logged(row) for row in rows if row["id"] is not None], rows[0]["total"]
+
+
+async def _patch(connection: _Connection, workspace_id: WorkspaceId, owner: UserId, metadata: Metadata) -> None:
+    await connection.execute(
+        _PATCH,
+        workspace_id,
+        owner,
+        sorted(metadata.given),
+        metadata.name,
+        metadata.description,
+        metadata.memo,
+        metadata.standby_ttl_seconds,
+        metadata.archive_ttl_seconds,
+    )
+
+
+def _entry(row: asyncpg.Record) -> Entry:
+    progress = None
+    if row["bytes_done"] is not None:
+        progress = Progress(row["bytes_done"], row["bytes_total"], row["attempts"])
+    return Entry(to_workspace(row), progress)
+
+
+def _logged(row: asyncpg.Record) -> LoggedOperation:
+    return LoggedOperation(
+        id=OperationId(str(row["id"])),
+        operation=Operation(row["operation"]),
+        previous_phase=Phase(row["previous_phase"]),
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        duration_seconds=row["duration_seconds"],
+        attempts=row["attempts"],
+        outcome=row["outcome"],
+        error_reason=ErrorReason(row["error_reason"]) if row["error_reason"] else None,
+        error_message=row["error_message"],
+        bytes_done=row["bytes_done"],
+        bytes_total=row["bytes_total"],
+    )
+
+
+def _found(row: asyncpg.Record | None) -> asyncpg.Record:
+    if row is None:
+        raise Refused(Refusal.NOT_FOUND)
+    return row
+
+
+def _name_taken(error: Any) -> Exception:
+    return NameTaken() if error.constraint_name == "workspaces_name" else error

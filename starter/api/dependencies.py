@@ -1,0 +1,82 @@
+"""What the routes work with, put together once by the server (or a test)."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from adapters.postgres.accounts import Accounts
+from adapters.postgres.catalog import Catalog
+from adapters.postgres.database import Database
+from adapters.postgres.desired_state import DesiredStates
+from adapters.postgres.lockout import Lockout, LockoutPolicy
+from adapters.postgres.sessions import ApiTokens, Sessions
+from domain.limits import Limits
+from starter.api.forwarded import TrustedProxies
+from starter.api.logins import Logins
+from starter.api.passwords import Passwords
+from starter.api.wakes import Waker, Wakes
+
+Check = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiConfig:
+    default_image: str
+    node_id: str
+    coordinator_lock_id: int = 12345
+    session_ttl: timedelta = timedelta(days=14)
+    limits: Limits = field(default_factory=Limits)
+    lockout: LockoutPolicy = field(default_factory=LockoutPolicy)
+    trusted_proxies: TrustedProxies = field(default_factory=TrustedProxies)
+    check_deadline: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    config: ApiConfig
+    database: Database
+    passwords: Passwords
+    wakes: Wakes
+    checks: Mapping[str, Check]
+    accounts: Accounts
+    sessions: Sessions
+    tokens: ApiTokens
+    logins: Logins
+    desired_states: DesiredStates
+    catalog: Catalog
+
+
+def assemble(
+    config: ApiConfig,
+    database: Database,
+    waker: Waker,
+    passwords: Passwords,
+    checks: Mapping[str, Check] | None = None,
+) -> Dependencies:
+    """`checks` are what /health/ready asks besides PostgreSQL, by name."""
+    accounts = Accounts(database)
+    sessions = Sessions(database)
+    desired_states = DesiredStates(database, config.limits)
+    return Dependencies(
+        config=config,
+        database=database,
+        passwords=passwords,
+        wakes=Wakes(waker),
+        checks=checks or {},
+        accounts=accounts,
+        sessions=sessions,
+        tokens=ApiTokens(database),
+        logins=Logins(accounts, sessions, Lockout(database, config.lockout), passwords, config.session_ttl),
+        desired_states=desired_states,
+        catalog=Catalog(database, desired_states),
+    )
+
+
+async def _dependencies(request: Request) -> Dependencies:
+    return cast("Dependencies", request.app.state.dependencies)
+
+
+Deps = Annotated[Dependencies, Depends(_dependencies)]

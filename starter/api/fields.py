@@ -1,0 +1,39 @@
+"""What fields of requests may hold. Each rule is in the OpenAPI document, and each is the table's own or stricter."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints
+
+# PostgreSQL's text can't hold NUL.
+_NO_NUL = r"^[^\x00]*$"
+_LINE = r"^[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$"
+_TEN_YEARS = 10 * 365 * 86400
+
+Name = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=100, pattern=_LINE),
+    Field(description="One line, without blanks at its ends."),
+]
+Description = Annotated[str, StringConstraints(max_length=1000, pattern=_NO_NUL)]
+Memo = Annotated[str, StringConstraints(max_length=10_000, pattern=_NO_NUL)]
+ImageRef = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$"),
+    Field(description="A Docker image reference."),
+]
+TtlSeconds = Annotated[
+    StrictInt, Field(ge=0, le=_TEN_YEARS, description="Seconds; 0 is never; null is the installation's default.")
+]
+Username = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+Password = Annotated[str, StringConstraints(min_length=8, max_length=1024)]
+
+
+class RequestBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class PageQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    limit: int = Field(50, ge=1, le=200)
+    offset: int = Field(0, ge=0, le=1_000_000_000)

@@ -1,0 +1,87 @@
+"""Around everything: the request id, one log line per request, the last word on errors, and headers for browsers."""
+
+import re
+import time
+import traceback
+from uuid import uuid4
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from starter.api.errors import ApiError
+from starter.api.forwarded import client_address
+
+log = structlog.get_logger()
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_QUIET = frozenset({"/health/live", "/health/ready"})
+
+# Set unless a route has set its own: the dashboard brings its own Content-Security-Policy.
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class RequestLogMiddleware:
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request_id = _request_id(Headers(scope=scope))
+        scope["codehub.request_id"] = request_id
+        started = time.perf_counter()
+        status = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self.app(scope, receive, sending)
+            except Exception as error:  # noqa: BLE001 - the outermost place: logged, and answered without its insides
+                # As text: a log that shows local variables would show passwords.
+                log.error("request_failed", traceback="".join(traceback.format_exception(error)))  # noqa: TRY400
+                if status:
+                    raise
+                await _internal(request_id).response()(scope, receive, sending)
+            finally:
+                _tell(scope, status, time.perf_counter() - started)
+
+
+def _internal(request_id: str) -> ApiError:
+    return ApiError(500, "internal", f"Something went wrong here. The log has it under request id {request_id}.")
+
+
+def _request_id(headers: Headers) -> str:
+    given = headers.get("x-request-id", "")
+    return given if _REQUEST_ID.fullmatch(given) else uuid4().hex
+
+
+def _tell(scope: Scope, status: int, seconds: float) -> None:
+    # The query is left out: people put secrets into it.
+    tell = log.debug if scope["path"] in _QUIET else log.info
+    tell(
+        "request",
+        method=scope["method"],
+        path=scope["path"],
+        status=status or None,
+        ms=round(seconds * 1000, 1),
+        user=scope.get("codehub.user"),
+        address=client_address(scope),
+    )

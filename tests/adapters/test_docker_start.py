@@ -1,0 +1,298 @@
+"""STARTING and STOPPING on a real engine: what was there before, what goes wrong on the way."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from adapters.docker.containers import Containers
+from domain.errors import ActionFailed, DataLost
+from domain.model import OperationId, WorkspaceId
+from domain.naming import container_name, volume_name
+from domain.observation import ContainerState, Presence, Resources
+from tests.adapters.docker_world import DockerWorld, docker_world, eventually, new_operation, new_workspace
+
+pytestmark = pytest.mark.docker
+
+OP = OperationId("op-1")
+SERVE = "exec httpd -f -p 0.0.0.0:8080 -h /home/coder"
+
+
+@pytest.fixture
+async def world(docker_host: str, test_image: str, installation: str) -> AsyncIterator[DockerWorld]:
+    async with docker_world(docker_host, test_image, installation) as made:
+        yield made
+
+
+@pytest.fixture
+async def ws(world: DockerWorld) -> WorkspaceId:
+    """A workspace in STANDBY."""
+    made = new_workspace()
+    await world.runtime.create_volume(made, OP)
+    return made
+
+
+async def test_home_outlives_the_container(world: DockerWorld, ws: WorkspaceId) -> None:
+    """What the image's user writes is there after stop and start; nothing else is."""
+    await world.runtime.start(ws, world.image, OP)
+    assert world.inside(ws, "echo kept > /home/coder/file && echo lost > /tmp/file") == (0, "")
+    await world.runtime.stop(ws)
+    await world.runtime.start(ws, world.image, new_operation())
+    assert world.inside(ws, "cat /home/coder/file; ls /tmp") == (0, "kept\n")
+
+
+async def test_volume_lost_between_look_and_create(
+    world: DockerWorld, ws: WorkspaceId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine makes an empty volume then: DataLost, and neither it nor the container stays."""
+    create = Containers.create
+
+    async def late(self: Containers, *arguments: Any) -> str:
+        world.drop_volume(ws)
+        made = await create(self, *arguments)
+        assert world.volume(ws), "the engine made none: the race can't happen any more"
+        return made
+
+    monkeypatch.setattr(Containers, "create", late)
+    with pytest.raises(DataLost):
+        await world.runtime.start(ws, world.image, OP)
+    assert world.volume(ws) is None
+    assert world.container(ws) is None
+
+
+async def test_crash_right_after_the_engine_made_a_volume(world: DockerWorld) -> None:
+    """What it made by itself is no home for the next start, nor for an observer."""
+    ws = new_workspace()
+    await world.runtime._containers.create(ws, world.image, OP)
+    assert world.volume(ws)
+    assert await world.runtime.observe(ws, probe=True) == Resources(ContainerState.STOPPED)
+    with pytest.raises(DataLost):
+        await world.runtime.start(ws, world.image, OP)
+    assert world.volume(ws) is None
+    assert world.container(ws) is None
+
+
+async def test_provisioning_after_such_a_crash(world: DockerWorld) -> None:
+    """The volume that the engine made by itself is replaced by a home."""
+    ws = new_workspace()
+    await world.runtime._containers.create(ws, world.image, OP)
+    await world.runtime.create_volume(ws, OP)
+    assert await world.runtime.observe(ws, probe=True) == Resources(volume=Presence.PRESENT)
+
+
+async def test_container_left_by_the_same_operation(world: DockerWorld, ws: WorkspaceId) -> None:
+    """An attempt that died between create and start is carried on, not undone."""
+    left = await world.runtime._containers.create(ws, world.image, OP)
+    await world.runtime.start(ws, world.image, OP)
+    assert _id(world, ws) == left
+
+
+async def test_container_left_by_another_operation(world: DockerWorld, ws: WorkspaceId) -> None:
+    """What another operation left unstarted is replaced."""
+    left = await world.runtime._containers.create(ws, world.image, new_operation())
+    await world.runtime.start(ws, world.image, OP)
+    assert _id(world, ws) != left
+
+
+async def test_another_worker_was_faster(world: DockerWorld, ws: WorkspaceId, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name is taken between look and create: what the other one started is kept, and there is one."""
+    create = Containers.create
+    other = world.another()
+
+    async def late(self: Containers, *arguments: Any) -> str:
+        monkeypatch.setattr(Containers, "create", create)
+        await other.start(ws, world.image, OP)
+        return await create(self, *arguments)
+
+    monkeypatch.setattr(Containers, "create", late)
+    await world.runtime.start(ws, world.image, OP)
+    await other.close()
+    assert len(world.mine()["containers"]) == 1
+    assert (await world.runtime.observe(ws, probe=True)).container is ContainerState.READY
+
+
+async def test_another_image(world: DockerWorld, ws: WorkspaceId) -> None:
+    """The image that was asked for runs."""
+    other = world.image_running("/bin/sh", "-c", SERVE)
+    await world.runtime.start(ws, other, OP)
+    await world.runtime.start(ws, world.image, OP)
+    found = world.container(ws)
+    assert found
+    assert found["Config"]["Image"] == world.image
+
+
+async def test_container_that_is_not_ours(world: DockerWorld, ws: WorkspaceId) -> None:
+    """A container that merely has the name is absent, never touched, and in the way."""
+    made = world.api.create_container(world.image, name=container_name(ws))
+    world.api.start(made["Id"])
+    try:
+        for _ in range(2):
+            assert await world.runtime.observe(ws, probe=True) == Resources(volume=Presence.PRESENT)
+            await world.runtime.stop(ws)
+            with pytest.raises(ActionFailed, match="not of this codehub installation"):
+                await world.runtime.start(ws, world.image, OP)
+        found = world.container(ws)
+        assert found
+        assert (found["Id"], found["State"]["Running"]) == (made["Id"], True)
+    finally:
+        world.api.remove_container(made["Id"], force=True)
+
+
+async def test_volume_that_is_not_ours(world: DockerWorld) -> None:
+    """A volume that merely has the name is absent, never touched, and in the way."""
+    ws = new_workspace()
+    world.api.create_volume(volume_name(ws), labels={"whose": "somebody"})
+    try:
+        for _ in range(2):
+            assert await world.runtime.observe(ws, probe=True) == Resources()
+            for call in (
+                world.runtime.create_volume(ws, OP),
+                world.runtime.start(ws, world.image, OP),
+                world.runtime.remove_volume(ws),
+            ):
+                with pytest.raises(ActionFailed, match="not of this codehub installation"):
+                    await call
+        found = world.volume(ws)
+        assert found
+        assert found["Labels"] == {"whose": "somebody"}
+        assert world.container(ws) is None
+    finally:
+        world.drop_volume(ws)
+
+
+async def test_container_that_exits(world: DockerWorld, ws: WorkspaceId) -> None:
+    """The error says how it ended and what it said last, in few words."""
+    talk = "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo line $i of its long story; done; echo boom >&2; exit 3"
+    image = world.image_running("/bin/sh", "-c", talk)
+    for _ in range(2):
+        with pytest.raises(ActionFailed, match="exit code 3") as caught:
+            await world.runtime.start(ws, image, OP)
+        assert "boom" in str(caught.value)
+        assert len(str(caught.value)) < 700
+    await world.runtime.start(ws, world.image, OP)
+
+
+async def test_container_that_needs_too_much_memory(world: DockerWorld, ws: WorkspaceId) -> None:
+    """Killed for its memory is said as such."""
+    image = world.image_running("/bin/sh", "-c", "x=0123456789; while true; do x=$x$x; done")
+    with pytest.raises(ActionFailed, match="64 MiB of memory"):
+        await world.runtime.start(ws, image, OP)
+
+
+async def test_command_that_is_not_there(world: DockerWorld, ws: WorkspaceId) -> None:
+    """An image that can't be run fails the action, and leaves no container in the way of the next."""
+    image = world.image_running("/no/such/program")
+    with pytest.raises(ActionFailed):
+        await world.runtime.start(ws, image, OP)
+    await world.runtime.start(ws, world.image, OP)
+
+
+async def test_started_means_that_it_answers(world: DockerWorld, ws: WorkspaceId) -> None:
+    """Docker's proxy takes connections at once; the workspace is ready when it answers, not before."""
+    image = world.image_running("/bin/sh", "-c", f"while [ ! -e /home/coder/go ]; do sleep 0.05; done; {SERVE}")
+    starting = asyncio.ensure_future(world.runtime.start(ws, image, OP))
+    await eventually(lambda: bool((found := world.container(ws)) and found["State"]["Running"]))
+    seen = await world.runtime.observe(ws, probe=True)
+    assert seen.container is ContainerState.UNREADY
+    assert seen.endpoint
+    assert not starting.done()
+    world.inside(ws, "touch /home/coder/go")
+    async with asyncio.timeout(10):
+        await starting
+    assert (await world.runtime.observe(ws, probe=True)).container is ContainerState.READY
+
+
+async def test_start_that_is_given_up(world: DockerWorld, ws: WorkspaceId) -> None:
+    """A deadline ends a start that gets nowhere; what runs then is seen, and can be stopped."""
+    image = world.image_running("/bin/sh", "-c", "sleep 1000")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1.5):
+            await world.runtime.start(ws, image, OP)
+    assert (await world.runtime.observe(ws, probe=True)).container is ContainerState.UNREADY
+    await world.runtime.stop(ws)
+    assert world.container(ws) is None
+
+
+async def test_start_cancelled_at_any_moment(world: DockerWorld, ws: WorkspaceId) -> None:
+    """Once a cancelled start has ended, nothing more happens at the engine; the next start gets there."""
+    for delay in (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4):
+        starting = asyncio.ensure_future(world.runtime.start(ws, world.image, OP))
+        await asyncio.wait({starting}, timeout=delay)
+        starting.cancel()
+        await asyncio.wait({starting})
+        left = world.container(ws)
+        await world.runtime.observe(ws, probe=True)
+        now = world.container(ws)
+        assert (left and left["State"]["Status"]) == (now and now["State"]["Status"]), delay
+        await world.runtime.start(ws, world.image, OP)
+        await world.runtime.stop(ws)
+
+
+async def test_stop_waits_for_its_end(world: DockerWorld, ws: WorkspaceId) -> None:
+    """SIGTERM comes first, and the workspace has the grace to save what it has."""
+    save = "trap 'sleep 0.5; echo saved > /home/coder/file; exit' TERM"
+    image = world.image_running("/bin/sh", "-c", f"{save}; httpd -f -p 8080 & while true; do sleep 0.05; done")
+    await world.runtime.start(ws, image, OP)
+    await world.runtime.stop(ws)
+    await world.runtime.start(ws, world.image, OP)
+    assert world.inside(ws, "cat /home/coder/file") == (0, "saved\n")
+
+
+async def test_stop_of_one_that_does_not_listen(world: DockerWorld, ws: WorkspaceId) -> None:
+    """After the grace it is killed."""
+    image = world.image_running("/bin/sh", "-c", "trap '' TERM; httpd -f -p 8080 & while true; do sleep 1; done")
+    await world.runtime.start(ws, image, OP)
+    async with asyncio.timeout(world.config.stop_grace_seconds + 5):
+        await world.runtime.stop(ws)
+    assert world.container(ws) is None
+    assert world.volume(ws)
+
+
+async def test_stops_side_by_side(world: DockerWorld, ws: WorkspaceId) -> None:
+    """All of them succeed."""
+    await world.runtime.start(ws, world.image, OP)
+    await asyncio.gather(*(world.runtime.stop(ws) for _ in range(5)))
+    assert world.container(ws) is None
+
+
+async def test_paused(world: DockerWorld, ws: WorkspaceId) -> None:
+    """A paused container answers nobody: it counts as stopped and is replaced by a start."""
+    await world.runtime.start(ws, world.image, OP)
+    world.api.pause(container_name(ws))
+    stopped = Resources(ContainerState.STOPPED, Presence.PRESENT)
+    assert await world.runtime.observe(ws, probe=True) == stopped
+    assert await world.runtime.observe_all() == {ws: stopped}
+    await world.runtime.start(ws, world.image, OP)
+    assert (await world.runtime.observe(ws, probe=True)).container is ContainerState.READY
+
+
+async def test_engine_without_docker_init(world: DockerWorld, ws: WorkspaceId, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start on an engine that has no init program goes on without."""
+    act = world.runtime._engine.act
+    refused = []
+
+    async def act_without_init(call: Any) -> Any:
+        found = world.container(ws)
+        if found and found["State"]["Status"] == "created" and found["HostConfig"]["Init"]:
+            if not refused:
+                refused.append(found["Id"])
+                raise ActionFailed(DOCKER_INIT_MISSING)
+        return await act(call)
+
+    monkeypatch.setattr(world.runtime._engine, "act", act_without_init)
+    await world.runtime.start(ws, world.image, OP)
+    found = world.container(ws)
+    assert found
+    assert refused
+    assert found["HostConfig"]["Init"] is False
+
+
+DOCKER_INIT_MISSING = 'Docker: exec: "docker-init": executable file not found in $PATH'
+"""What an engine says at start when it has none."""
+
+
+def _id(world: DockerWorld, ws: WorkspaceId) -> str:
+    found = world.container(ws)
+    assert found
+    return str(found["Id"])

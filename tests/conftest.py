@@ -1,0 +1,230 @@
+"""Fixtures on real services. Each is started once per run, by the first test that asks for it (see tests.services)."""
+
+import asyncio
+import contextlib
+import sysconfig
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aioboto3
+import asyncpg
+import pytest
+from aiobotocore.config import AioConfig
+from google.protobuf.duration_pb2 import Duration
+from redis.asyncio import Redis
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.client import Client
+from temporalio.testing import WorkflowEnvironment
+
+from tests.services import Services, ServicesProcess
+from workflows.messages import SEARCH_ATTRIBUTES
+
+if TYPE_CHECKING:
+    from types_aiobotocore_s3 import S3Client
+
+PROCESS = pytest.StashKey[ServicesProcess]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """In the controlling process of xdist, for each worker."""
+    node.workerinput["services_root"] = str(_process(node.config).root)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if PROCESS in config.stash:
+        config.stash[PROCESS].end()
+
+
+@pytest.fixture(scope="session")
+def services(request: pytest.FixtureRequest) -> Services:
+    given: dict[str, Any] = getattr(request.config, "workerinput", {})
+    root = Path(given["services_root"]) if given else _process(request.config).root
+    return Services(root, given.get("workerid", "main"))
+
+
+@pytest.fixture(scope="session")
+def installation(services: Services) -> str:
+    """The value of the label `codehub.installation` for this run, and the start of any other it may need
+    (`f"{installation}-other"`): what carries it is removed at the end.
+    """
+    return services.installation
+
+
+@pytest.fixture(scope="session")
+def postgres_url(services: Services) -> str:
+    """The server itself, for what concerns all of its databases."""
+    return services.need("postgres")["url"]
+
+
+@pytest.fixture(scope="session")
+def database_template(services: Services, postgres_url: str) -> str:
+    """A migrated database that each test's own is copied from."""
+    # Here, so that what is wrong with it fails the tests that need a database and no others.
+    from adapters.postgres.migrate import migrate
+
+    name = f"template_{services.worker}"
+
+    async def prepare() -> None:
+        await _on(postgres_url, f'CREATE DATABASE "{name}"')
+        await migrate(_with_database(postgres_url, name))
+
+    asyncio.run(prepare())
+    return name
+
+
+@pytest.fixture
+async def database_url(postgres_url: str, database_template: str) -> AsyncIterator[str]:
+    """A fresh, migrated database."""
+    async with _database(postgres_url, f'TEMPLATE "{database_template}"') as url:
+        yield url
+
+
+@pytest.fixture
+async def empty_database_url(postgres_url: str) -> AsyncIterator[str]:
+    """A fresh database that no migration has touched."""
+    async with _database(postgres_url, "") as url:
+        yield url
+
+
+@pytest.fixture
+async def redis_url(services: Services) -> AsyncIterator[str]:
+    """An empty server that no test of another process uses."""
+    url = services.need("valkey")["url"]
+    client = Redis.from_url(url)
+    try:
+        await client.flushall()
+        yield url
+    finally:
+        await client.aclose()
+
+
+@dataclass(frozen=True)
+class S3:
+    endpoint: str
+    access_key: str
+    bucket: str
+    secret_key: str = field(repr=False)
+    region: str = "us-east-1"
+
+    def client(self) -> contextlib.AbstractAsyncContextManager["S3Client"]:
+        return aioboto3.Session().client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            region_name=self.region,
+            config=AioConfig(signature_version="s3v4", s3={"addressing_style": "path"}),
+        )
+
+
+@pytest.fixture
+async def s3(services: Services) -> AsyncIterator[S3]:
+    """A store with a bucket of the test's own."""
+    store = S3(**services.need("seaweed"), bucket=f"test-{uuid.uuid4().hex[:12]}")
+    async with store.client() as client:
+        await client.create_bucket(Bucket=store.bucket)
+        yield store
+        await _remove_bucket(client, store.bucket)
+
+
+@pytest.fixture
+def bucket(s3: S3) -> str:
+    return s3.bucket
+
+
+@pytest.fixture(scope="session")
+def temporal_address(services: Services) -> str:
+    return services.need("temporal")["address"]
+
+
+@pytest.fixture
+async def temporal_client(temporal_address: str) -> AsyncIterator[Client]:
+    """A namespace of the test's own, with the search attributes. What still runs in it is ended after the test."""
+    namespace = f"test-{uuid.uuid4().hex[:12]}"
+    client = await Client.connect(temporal_address, namespace=namespace)
+    await client.workflow_service.register_namespace(
+        RegisterNamespaceRequest(namespace=namespace, workflow_execution_retention_period=Duration(seconds=24 * 3600)),
+        # The server takes a few of these at once, then ten a second.
+        retry=True,
+    )
+    await _add_search_attributes(client)
+    yield client
+    async for schedule in await client.list_schedules():
+        await client.get_schedule_handle(schedule.id).delete()
+    async for execution in client.list_workflows("ExecutionStatus = 'Running'"):
+        await client.get_workflow_handle(execution.id).terminate("the test is over")
+
+
+@pytest.fixture
+async def temporal_time_skipping() -> AsyncIterator[WorkflowEnvironment]:
+    """A server that skips idle time; no listing of workflows and no Schedules."""
+    binary = Path(sysconfig.get_path("scripts")) / "temporal-test-server"
+    async with await WorkflowEnvironment.start_time_skipping(test_server_existing_path=str(binary)) as environment:
+        await _add_search_attributes(environment.client)
+        yield environment
+
+
+@pytest.fixture(scope="session")
+def docker_host(services: Services) -> str:
+    """The engine that is reachable, or one of the run's own."""
+    return services.need("docker")["host"]
+
+
+@pytest.fixture(scope="session")
+def test_image(services: Services) -> str:
+    """busybox's httpd on port 8080, serving /home/coder as user 1000; /cgi-bin/{env,echo,put}."""
+    return services.need("image")["name"]
+
+
+def _process(config: pytest.Config) -> ServicesProcess:
+    if PROCESS not in config.stash:
+        config.stash[PROCESS] = ServicesProcess()
+    return config.stash[PROCESS]
+
+
+def _with_database(url: str, name: str) -> str:
+    return f"{url.rpartition('/')[0]}/{name}"
+
+
+async def _on(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url, ssl=False)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def _database(server: str, options: str) -> AsyncIterator[str]:
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    await _on(server, f'CREATE DATABASE "{name}" {options}')
+    try:
+        yield _with_database(server, name)
+    finally:
+        await _on(server, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+async def _remove_bucket(client: "S3Client", bucket: str) -> None:
+    uploads = await client.list_multipart_uploads(Bucket=bucket)
+    for upload in uploads.get("Uploads", []):
+        await client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+    async for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+        if found := [{"Key": item["Key"]} for item in page.get("Contents", [])]:
+            await client.delete_objects(Bucket=bucket, Delete={"Objects": found})
+    await client.delete_bucket(Bucket=bucket)
+
+
+async def _add_search_attributes(client: Client) -> None:
+    kinds = {name: f"INDEXED_VALUE_TYPE_{kind.upper()}" for name, kind in SEARCH_ATTRIBUTES.items()}
+    await client.operator_service.add_search_attributes(
+        AddSearchAttributesRequest(
+            namespace=client.namespace,
+            search_attributes={name: IndexedValueType.Value(kind) for name, kind in kinds.items()},
+        )
+    )

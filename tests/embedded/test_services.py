@@ -1,0 +1,130 @@
+"""The harness itself: what each fixture gives to a test."""
+
+import asyncio
+import contextlib
+import time
+import urllib.request
+
+import asyncpg
+import docker
+import pytest
+from redis.asyncio import Redis
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from tests.conftest import S3
+
+
+@workflow.defn(sandboxed=False)
+class Sleeper:
+    @workflow.run
+    async def run(self, seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return "slept"
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+async def test_database_is_migrated_and_fresh(database_url: str, turn: int) -> None:
+    """Each test has a database with codehub's tables and nobody's rows."""
+    connection = await asyncpg.connect(database_url)
+    try:
+        assert await connection.fetchval("SELECT count(*) FROM workspaces") == 0
+        await connection.execute("CREATE TABLE only_here (turn integer)")
+    finally:
+        await connection.close()
+
+
+async def test_empty_database_has_no_tables(empty_database_url: str) -> None:
+    """A migration test starts from nothing."""
+    connection = await asyncpg.connect(empty_database_url)
+    try:
+        count = await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+    finally:
+        await connection.close()
+    assert count == 0
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+async def test_redis_is_empty(redis_url: str, turn: int) -> None:
+    """Each test finds no keys."""
+    client = Redis.from_url(redis_url)
+    try:
+        assert await client.dbsize() == 0
+        await client.set("left", turn)
+    finally:
+        await client.aclose()
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+async def test_bucket_is_empty(s3: S3, bucket: str, turn: int) -> None:
+    """Each test has an empty bucket, and what it leaves there is removed."""
+    async with s3.client() as client:
+        assert "Contents" not in await client.list_objects_v2(Bucket=bucket)
+        await client.put_object(Bucket=bucket, Key="left/behind", Body=b"x" * 1000)
+        await client.create_multipart_upload(Bucket=bucket, Key="unfinished")
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+async def test_temporal_namespace_is_fresh(temporal_client: Client, turn: int) -> None:
+    """Each test has a namespace with the search attributes and no workflows."""
+    assert [found async for found in temporal_client.list_workflows("")] == []
+    phase = SearchAttributePair(SearchAttributeKey.for_keyword("Phase"), "RUNNING")
+    async with Worker(temporal_client, task_queue="q", workflows=[Sleeper]):
+        result = await temporal_client.execute_workflow(
+            Sleeper.run, 0.01, id="one", task_queue="q", search_attributes=TypedSearchAttributes([phase])
+        )
+    assert result == "slept"
+    await temporal_client.start_workflow(Sleeper.run, 3600.0, id="left", task_queue="q")
+
+
+async def test_time_skipping(temporal_time_skipping: WorkflowEnvironment) -> None:
+    """A day passes in a moment."""
+    began = time.monotonic()
+    async with Worker(temporal_time_skipping.client, task_queue="q", workflows=[Sleeper]):
+        await temporal_time_skipping.client.execute_workflow(Sleeper.run, 86400.0, id="one", task_queue="q")
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.docker
+def test_image_serves_its_home(docker_host: str, test_image: str, installation: str) -> None:
+    """The test image answers on 8080 as user 1000 without capabilities, and stops when it is asked to."""
+    with contextlib.closing(docker.DockerClient(base_url=docker_host)) as client:
+        labels = {"codehub.installation": installation}
+        volume = client.volumes.create(labels=labels)
+        container = client.containers.run(
+            test_image,
+            detach=True,
+            labels=labels,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges"],
+            volumes={volume.name: {"bind": "/home/coder"}},
+            ports={"8080/tcp": ("127.0.0.1", None)},
+        )
+        try:
+            container.reload()
+            url = f"http://127.0.0.1:{container.ports['8080/tcp'][0]['HostPort']}"
+            assert _fetch(f"{url}/cgi-bin/put?hello", data=b"from the home") == b"ok\n"
+            assert _fetch(f"{url}/hello") == b"from the home"
+            assert b"HTTP_HOST=127.0.0.1" in _fetch(f"{url}/cgi-bin/env")
+            assert container.exec_run(["id", "-u"]).output == b"1000\n"
+            began = time.monotonic()
+            container.stop(timeout=10)
+            assert time.monotonic() - began < 3
+        finally:
+            container.remove(force=True)
+            volume.remove()
+
+
+def _fetch(url: str, data: bytes | None = None) -> bytes:
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            with urllib.request.urlopen(url, data=data, timeout=5) as answer:
+                return bytes(answer.read())
+        except (ConnectionError, OSError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)

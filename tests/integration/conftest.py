@@ -1,0 +1,34 @@
+from collections.abc import AsyncIterator
+
+import pytest
+from temporalio.client import Client
+
+from adapters.docker.config import DockerConfig
+from adapters.docker.runtime import DockerRuntime
+from adapters.memory.runtime import MemoryRuntime
+from tests.integration.system import System, system
+
+
+@pytest.fixture
+async def docker_runtime(docker_host: str, installation: str) -> AsyncIterator[DockerRuntime]:
+    runtime = DockerRuntime(DockerConfig(installation, docker_host=docker_host, stop_grace_seconds=2))
+    yield runtime
+    for workspace_id in await runtime.observe_all():
+        await runtime.stop(workspace_id)
+        await runtime.remove_volume(workspace_id)
+    await runtime.close()
+
+
+@pytest.fixture
+async def on_docker(
+    temporal_client: Client, database_url: str, docker_runtime: DockerRuntime, test_image: str
+) -> AsyncIterator[System]:
+    async with system(temporal_client, database_url, docker_runtime, test_image) as running:
+        yield running
+
+
+@pytest.fixture
+async def in_memory(temporal_client: Client, database_url: str) -> AsyncIterator[System]:
+    """Real Temporal and PostgreSQL; the engine is a dict, for what is about the control plane."""
+    async with system(temporal_client, database_url, MemoryRuntime(), "image") as running:
+        yield running
