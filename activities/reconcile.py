@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from uuid import uuid4
 
 import structlog
@@ -39,10 +39,6 @@ class Pace:
         return self.safety * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 def _new_id() -> OperationId:
     return OperationId(str(uuid4()))
 
@@ -55,13 +51,12 @@ class Reconciler:
     node: str = "local"
     timeouts: Timeouts = field(default_factory=lambda: DEFAULT_TIMEOUTS)
     pace: Pace = field(default_factory=Pace)
-    now: Callable[[], datetime] = _now
     new_id: Callable[[], OperationId] = _new_id
 
     @activity.defn(name=RECONCILE)
     async def reconcile(self, request: ReconcileInput) -> Step:
         if request.resumed:
-            await self._restart_clock(request.workspace_id)
+            await self.store.restart_clock(request.workspace_id)
         return await self.step(request.workspace_id, request.looks)
 
     @activity.defn(name=FAIL)
@@ -77,11 +72,11 @@ class Reconciler:
 
     async def step(self, workspace_id: WorkspaceId, looks: int = 0) -> Step:
         while True:
-            ws = await self.store.load(workspace_id)
-            if ws is None:
+            loaded = await self.store.load_now(workspace_id)
+            if loaded is None:
                 return Step(StepKind.GONE)
+            ws, now = loaded
             seen = await self.observe(ws)
-            now = self.now()
             judgement = judge(ws, seen, now)
             decision = decide(ws, judgement, seen, now, self.timeouts)
             row = apply(ws, judgement, decision, seen, now, self.new_id(), self.node)
@@ -99,11 +94,6 @@ class Reconciler:
         if ws.archive_key is not None and needs_archive(ws, resources):
             archive = await self.archives.observe(ws.archive_key)
         return Observation(resources, archive)
-
-    async def _restart_clock(self, workspace_id: WorkspaceId) -> None:
-        ws = await self.store.load(workspace_id)
-        if ws is not None and ws.op_id is not None:
-            await self.store.restart_clock(workspace_id, ws.op_id, self.now())
 
     def _step(self, row: Workspace, decision: Decision, looks: int) -> Step:
         status = Status(

@@ -27,6 +27,9 @@ def apply(
     match decision.action:
         case Action.CLAIM:
             row = _claimed(row, decision.operation, op_id, now, node)
+        case Action.RESUME if decision.operation is Operation.RESTORING:
+            # It starts over with a fresh volume, also where an earlier attempt had saved the marker.
+            row = replace(row, home_ctx=HomeContext(restoring=row.archive_key))
         case Action.FAIL:
             failed = _without_operation(row)
             row = replace(failed, phase=Phase.ERROR, error_reason=decision.reason, error_count=max(1, row.error_count))

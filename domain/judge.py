@@ -130,13 +130,20 @@ def _phase(
     error_reason: ErrorReason | None,
 ) -> Phase:
     if ws.deleted_at is not None:
-        return Phase.DELETED if seen.resources.gone else Phase.DELETING
+        if seen.resources.gone:
+            return Phase.DELETED
+        return Phase.ERROR if _deletion_failed(ws) else Phase.DELETING
     if error_reason is not None:
         return Phase.ERROR
     if conditions[ConditionName.VOLUME_READY].status:
         return Phase.RUNNING if conditions[ConditionName.CONTAINER_READY].status else Phase.STANDBY
     # archive_key is saved only after the store's copy was verified: until the store says otherwise, it holds.
     return Phase.PENDING if ws.archive_key is None else Phase.ARCHIVED
+
+
+def _deletion_failed(ws: Workspace) -> bool:
+    """A deletion that failed for good waits for a person, who recovers it or asks for it again."""
+    return ws.error_reason is not None and ws.deleted_at is not None and ws.deleted_at <= ws.phase_changed_at
 
 
 def _healthy(ws: Workspace, broken: ErrorReason | None, now: datetime) -> Condition:

@@ -215,8 +215,8 @@ async def _remove_bucket(client: "S3Client", bucket: str) -> None:
     for upload in uploads.get("Uploads", []):
         await client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
     async for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
-        if found := [{"Key": item["Key"]} for item in page.get("Contents", [])]:
-            await client.delete_objects(Bucket=bucket, Delete={"Objects": found})
+        for item in page.get("Contents", []):
+            await client.delete_object(Bucket=bucket, Key=item["Key"])
     await client.delete_bucket(Bucket=bucket)
 
 

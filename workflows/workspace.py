@@ -67,7 +67,8 @@ class WorkspaceWorkflow:
                 step = await self._operate(step)
                 continue
             await self._wait(step)
-            if self._history_is_long() and not self.woken:
+            if self._history_is_long():
+                # The next run begins with a reconcile, which answers every wake received so far.
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(start)
             step = await self._reconcile()

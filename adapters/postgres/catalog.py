@@ -6,13 +6,11 @@ from typing import Any
 
 import asyncpg
 
-from adapters.postgres.database import Database
+from adapters.postgres.database import Database, PooledConnection
 from adapters.postgres.desired_state import DesiredStates, Refusal, Refused
 from adapters.postgres.idempotency import IdempotencyKey, claim, keep
 from adapters.postgres.rows import to_workspace
 from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase, UserId, Workspace, WorkspaceId
-
-_Connection = asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
 
 _GET = """
 SELECT w.*, o.bytes_done, o.bytes_total, o.attempts
@@ -201,7 +199,7 @@ class Catalog:
         return [_logged(row) for row in rows if row["id"] is not None], rows[0]["total"]
 
 
-async def _patch(connection: _Connection, workspace_id: WorkspaceId, owner: UserId, metadata: Metadata) -> None:
+async def _patch(connection: PooledConnection, workspace_id: WorkspaceId, owner: UserId, metadata: Metadata) -> None:
     await connection.execute(
         _PATCH,
         workspace_id,

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from adapters.postgres.database import Database
+from adapters.postgres.database import Database, PooledConnection
 from domain.model import UserId, WorkspaceId
-
-_Connection = asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
 
 _FORGET = "DELETE FROM idempotency_keys WHERE user_id = $1 AND key = $2 AND created_at < now() - interval '24 hours'"
 
@@ -41,7 +39,7 @@ class IdempotencyKey:
 
 
 async def claim(
-    connection: _Connection, owner: UserId, key: IdempotencyKey, workspace_id: WorkspaceId
+    connection: PooledConnection, owner: UserId, key: IdempotencyKey, workspace_id: WorkspaceId
 ) -> asyncpg.Record | None:
     """None: the key is ours, go on. A row: what was answered before. Raises IdempotencyMismatch."""
     await connection.execute(_FORGET, owner, key.key)
@@ -53,7 +51,7 @@ async def claim(
     return earlier
 
 
-async def keep(connection: _Connection, owner: UserId, key: IdempotencyKey) -> None:
+async def keep(connection: PooledConnection, owner: UserId, key: IdempotencyKey) -> None:
     await connection.execute(_KEEP, owner, key.key)
 
 

@@ -9,13 +9,13 @@ from adapters.postgres.accounts import Credentials, User
 from adapters.postgres.database import Database
 from domain.model import UserId
 
-_FIND_SESSION = """
+_FIND_BY_COOKIE = """
 SELECT u.id, u.username, u.is_admin, u.created_at, u.disabled_at, s.expires_at
 FROM sessions s JOIN users u ON u.id = s.user_id
 WHERE s.token_hash = $1 AND s.expires_at > now() AND u.disabled_at IS NULL
 """
 
-_FIND_TOKEN = """
+_FIND_BEARER = """
 SELECT u.id, u.username, u.is_admin, u.created_at, u.disabled_at, t.id AS token_id,
        t.last_used_at IS NULL OR t.last_used_at < now() - interval '1 minute' AS use_is_news
 FROM api_tokens t JOIN users u ON u.id = t.user_id
@@ -71,7 +71,7 @@ class Sessions:
             return Identity(credentials.user, token_hash, expires_at)
 
     async def find(self, token_hash: bytes) -> Identity | None:
-        row = await self.database.fetchrow(_FIND_SESSION, token_hash)
+        row = await self.database.fetchrow(_FIND_BY_COOKIE, token_hash)
         return Identity(_user(row), token_hash, row["expires_at"]) if row else None
 
     async def close(self, token_hash: bytes) -> None:
@@ -111,7 +111,7 @@ class ApiTokens:
 
     async def find(self, token_hash: bytes) -> Identity | None:
         """One query; when it was used last is written at most once a minute."""
-        row = await self.database.fetchrow(_FIND_TOKEN, token_hash)
+        row = await self.database.fetchrow(_FIND_BEARER, token_hash)
         if row is None:
             return None
         if row["use_is_news"]:

@@ -50,8 +50,15 @@ class WorkspaceStore:
     database: Database
 
     async def load(self, workspace_id: WorkspaceId) -> Workspace | None:
-        row = await self.database.fetchrow("SELECT * FROM workspaces WHERE id = $1", workspace_id)
-        return to_workspace(row) if row else None
+        loaded = await self.load_now(workspace_id)
+        return loaded[0] if loaded else None
+
+    async def load_now(self, workspace_id: WorkspaceId) -> tuple[Workspace, datetime] | None:
+        """The row, and the database's time: one clock for all that compares times, whatever the workers' clocks say."""
+        row = await self.database.fetchrow(
+            "SELECT *, clock_timestamp() AS now FROM workspaces WHERE id = $1", workspace_id
+        )
+        return (to_workspace(row), row["now"]) if row else None
 
     async def save(self, before: Workspace, after: Workspace, message: str | None = None) -> bool:
         """Save what was observed, judged and decided, and log the operation, in one transaction.
@@ -123,8 +130,8 @@ class WorkspaceStore:
         )
         return count
 
-    async def restart_clock(self, workspace_id: WorkspaceId, op_id: OperationId, now: datetime) -> None:
+    async def restart_clock(self, workspace_id: WorkspaceId) -> None:
         """Time during which no worker was alive is not the operation's."""
         await self.database.execute(
-            "UPDATE workspaces SET op_started_at = $3 WHERE id = $1 AND op_id = $2", workspace_id, op_id, now
+            "UPDATE workspaces SET op_started_at = now() WHERE id = $1 AND operation <> 'NONE'", workspace_id
         )

@@ -15,6 +15,8 @@ from adapters.postgres.database import DatabaseUnavailable
 from adapters.postgres.desired_state import Refusal, Refused
 from adapters.postgres.idempotency import IdempotencyMismatch
 from adapters.postgres.lockout import TooManyAttempts
+from starter.api.logins import BadCredentials
+from starter.api.passwords import PasswordsBusy
 
 _LIMIT_RETRY_AFTER = 30
 _MOST_PROBLEMS = 5
@@ -53,9 +55,7 @@ def not_found() -> ApiError:
 
 
 def unavailable() -> ApiError:
-    return ApiError(
-        503, "database_unavailable", "The database does not answer; try again in a moment.", retry_after=2
-    )
+    return ApiError(503, "database_unavailable", "The database does not answer; try again in a moment.", retry_after=2)
 
 
 def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -97,9 +97,10 @@ def _refused(error: Refused) -> ApiError:
             return ApiError(409, error.refusal, "The workspace is not in ERROR: there is nothing to recover from.")
         case Refusal.USER_LIMIT:
             message = f"At most {error.limit} of your workspaces can be RUNNING at once: put one to STANDBY first."
+            return ApiError(429, error.refusal, message, retry_after=_LIMIT_RETRY_AFTER)
         case Refusal.GLOBAL_LIMIT:
             message = f"At most {error.limit} workspaces can be RUNNING at once; try again later."
-    return ApiError(429, error.refusal, message, retry_after=_LIMIT_RETRY_AFTER)
+            return ApiError(429, error.refusal, message, retry_after=_LIMIT_RETRY_AFTER)
 
 
 def _too_many_attempts(error: TooManyAttempts) -> ApiError:
@@ -110,6 +111,8 @@ def _too_many_attempts(error: TooManyAttempts) -> ApiError:
 _TRANSLATIONS: dict[type[Exception], Any] = {
     Refused: _refused,
     TooManyAttempts: _too_many_attempts,
+    BadCredentials: lambda _: ApiError(401, "bad_credentials", "Wrong username or password."),
+    PasswordsBusy: lambda _: ApiError(503, "busy", "Too many logins at once; try again in a moment.", retry_after=2),
     DatabaseUnavailable: lambda _: unavailable(),
     UserNotFound: lambda _: not_found(),
     NameTaken: lambda _: ApiError(409, "name_taken", "You have another workspace of this name."),
@@ -151,10 +154,8 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 
 def _allowed(request: Request) -> list[str]:
     """Of every route with this path: the framework names those of the first one only."""
-    path = request.url.path
-    routes = [context.original_route for context in iter_route_contexts(request.app.routes)]
-    contexts = [context for context in iter_route_contexts(request.app.routes) if context.path_regex.match(path)]
-    return sorted({method for context in contexts for method in context.methods or ()}) if routes else []
+    found = [route for route in iter_route_contexts(request.app.routes) if route.path_regex.match(request.url.path)]
+    return sorted({method for route in found for method in route.methods or ()})
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:

@@ -54,7 +54,7 @@ class RequestLogMiddleware:
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 await self.app(scope, receive, sending)
-            except Exception as error:  # noqa: BLE001 - the outermost place: logged, and answered without its insides
+            except Exception as error:
                 # As text: a log that shows local variables would show passwords.
                 log.error("request_failed", traceback="".join(traceback.format_exception(error)))  # noqa: TRY400
                 if status:

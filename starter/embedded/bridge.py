@@ -9,8 +9,8 @@ The system calls are used as they are, since `ip` isn't everywhere.
 import contextlib
 import fcntl
 import ipaddress
-import re
 import secrets
+import shlex
 import socket
 import struct
 import subprocess
@@ -31,8 +31,6 @@ ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"}
 # From the upper part of 10/8, which routers and clouds use least.
 RANGE = ipaddress.IPv4Network("10.192.0.0/10")
 PREFIX = 24
-# Docker names the bridge of a network after the first digits of its id.
-BRIDGE_OF_NETWORK = re.compile(r"br-([0-9a-f]{12})")
 
 
 def choose_subnet() -> str:
@@ -80,7 +78,7 @@ class Bridge:
 def _remove_rules(table: str, names: list[str]) -> None:
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         rules = _run("iptables-save", "-t", table).stdout
-        for words in map(str.split, rules.splitlines()):
+        for words in map(shlex.split, rules.splitlines()):
             if words[:1] == ["-A"] and any(name in words for name in names):
                 _run("iptables", "-w", "-t", table, "-D", *words[1:])
 
@@ -90,14 +88,13 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def _bridges_of(networks: Path) -> list[str]:
-    """The engine is gone and can't be asked; its own store names every network it had."""
+    """The engine is gone and can't be asked; its own store names the bridge of every network it had."""
     try:
         store = networks.read_bytes()
     except OSError:
         return []
-    names = (folder.parent.name for folder in Path("/sys/class/net").glob("*/bridge"))
-    found = filter(None, map(BRIDGE_OF_NETWORK.fullmatch, names))
-    return [match.group() for match in found if match.group(1).encode() in store]
+    names = [folder.parent.name for folder in Path("/sys/class/net").glob("*/bridge")]
+    return [name for name in names if name != "docker0" and f'"{name}"'.encode() in store]
 
 
 def _routes() -> Iterator[ipaddress.IPv4Network]:

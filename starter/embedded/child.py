@@ -40,8 +40,9 @@ class Child:
     stop_patience: float = 5.0
     # What the kernel sends when the supervisor is gone (Linux).
     death_signal: signal.Signals = signal.SIGKILL
-    # Before each start, and once after the last stop.
+    # Before each start; beside a stop, to help it along; once after the last stop.
     prepare: Callable[[], Awaitable[None]] = _nothing
+    at_stop: Callable[[], Awaitable[None]] = _nothing
     cleanup: Callable[[], Awaitable[None]] = _nothing
 
 
@@ -119,11 +120,15 @@ class Process:
     async def stop(self, patience: float) -> None:
         """Ask; after `patience` seconds, insist. Nothing of its process group is left."""
         self.send(self.child.stop_signal)
+        help_along = asyncio.ensure_future(self.child.at_stop())
         try:
             await asyncio.wait_for(self.wait(), patience)
         except TimeoutError:
             self.kill()
             await self.wait()
+        finally:
+            help_along.cancel()
+            await asyncio.gather(help_along, return_exceptions=True)
         signal_group(self.pid, signal.SIGKILL)
 
     def kill(self) -> None:

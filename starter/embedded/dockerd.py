@@ -1,5 +1,6 @@
 """A private Docker engine, where none is reachable."""
 
+import asyncio
 import contextlib
 import ctypes
 import hashlib
@@ -8,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +17,17 @@ from starter.embedded.bridge import Bridge, choose_subnet
 from starter.embedded.child import Child
 from starter.embedded.engine import answers
 from starter.embedded.errors import EmbeddedError
+from starter.embedded.launch import identity
+from starter.embedded.record import wait_for
 from starter.embedded.state import State
 
 # A Unix socket's path has room for 107 bytes; containerd's is the longest below the exec-root.
 LONGEST_SOCKET = 107
 DEEPEST = len("/containerd/containerd.sock.ttrpc")
 MNT_DETACH = 2
+# How long a container may take to end when its engine ends.
+CONTAINER_GRACE = 4.0
+KILLED_SECONDS = 3.0
 SEARCHED = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -75,7 +82,6 @@ class Dockerd:
                 # Where a containerd of the system runs, dockerd uses that one: keep apart from its other users.
                 f"--containerd-namespace=codehub-{self.tag}",
                 f"--containerd-plugins-namespace=codehub-{self.tag}-plugins",
-                "--shutdown-timeout=4",
                 "--log-level=warn",
                 # The machine's own configuration is for the machine's own engine.
                 f"--config-file={self.folder / 'daemon.json'}",
@@ -84,6 +90,7 @@ class Dockerd:
             env={"PATH": SEARCHED},
             prepare=self._prepare,
             ready=self._ready,
+            at_stop=self._hurry_containers,
             cleanup=self._cleanup,
             ready_within=60.0,
             stop_patience=7.0,
@@ -95,16 +102,33 @@ class Dockerd:
         self.folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         self.runtime.mkdir(mode=0o711, parents=True, exist_ok=True)
         (self.folder / "daemon.json").write_text("{}\n", encoding="utf-8")
-        # No other engine of this data directory runs: its lock is held, and leftovers were ended.
+        # No engine of this data directory runs: its lock is held and leftovers were ended, so these are stale. An
+        # engine waits for a containerd that its file names, even for one that is dead and waits to be reaped.
         (self.runtime / "docker.pid").unlink(missing_ok=True)
+        self._end_containerd()
+        await asyncio.to_thread(end_containers, self.runtime, CONTAINER_GRACE)
         self.bridge.create()
+
+    def _end_containerd(self) -> None:
+        path = self.runtime / "containerd" / "containerd.pid"
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(path.read_text(encoding="ascii"))
+            if os.fsencode(self.runtime) in Path(f"/proc/{pid}/cmdline").read_bytes():
+                _signal([pid], signal.SIGKILL)
+                wait_for(lambda: identity(pid) is None, KILLED_SECONDS)
+        path.unlink(missing_ok=True)
 
     async def _ready(self) -> None:
         if not await answers(self.host):
             raise EmbeddedError("no answer yet")
 
+    async def _hurry_containers(self) -> None:
+        """The engine would give the last container ten seconds and more, whatever its --shutdown-timeout."""
+        await asyncio.sleep(CONTAINER_GRACE)
+        await asyncio.to_thread(end_containers, self.runtime)
+
     async def _cleanup(self) -> None:
-        end_containers(self.runtime)
+        await asyncio.to_thread(end_containers, self.runtime)
         self.bridge.remove(self.folder / "root" / "network" / "files" / "local-kv.db")
         unmount_below(self.runtime)
         unmount_below(self.folder)
@@ -116,17 +140,42 @@ def _find() -> str | None:
     return shutil.which("dockerd", path=SEARCHED)
 
 
-def end_containers(runtime: Path) -> None:
-    """End what outlives an engine that was killed: the shims that name `runtime`, and the containers below them."""
+def end_containers(runtime: Path, grace: float = 0.0) -> None:
+    """End what outlives an engine that was killed: the containers below the shims that name `runtime`."""
+    shims = list(_shims(runtime))
+    containers = [child for shim in shims for child in _children(shim)]
+    # A container's first process takes all of the container along.
+    if grace:
+        _signal(containers, signal.SIGTERM)
+        wait_for(lambda: not any(map(identity, containers)), grace)
+    _signal(containers, signal.SIGKILL)
+    wait_for(lambda: not any(map(identity, containers)), KILLED_SECONDS)
+    _signal(shims, signal.SIGKILL)
+    wait_for(lambda: not any(map(identity, shims)), KILLED_SECONDS)
+
+
+def _shims(runtime: Path) -> Iterator[int]:
     wanted = os.fsencode(runtime.resolve()) + b"/"
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes().split(b"\0")
-            if b"shim" in words[0] and any(word.startswith(wanted) for word in words):
-                children = (folder / "task" / folder.name / "children").read_text(encoding="ascii").split()
-                # A container's first process takes all of the container along.
-                for pid in (*children, folder.name):
-                    os.kill(int(pid), signal.SIGKILL)
+            if b"containerd-shim" in words[0] and any(word.startswith(wanted) for word in words):
+                yield int(folder.name)
+
+
+def _children(pid: int) -> list[int]:
+    """Of all its threads: any of them may have started one."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, path.read_text(encoding="ascii").split())
+    return found
+
+
+def _signal(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def unmount_below(folder: Path) -> None:

@@ -7,8 +7,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import aiohttp
-
 from starter.embedded.errors import EmbeddedError
 from starter.embedded.progress import Progress
 
@@ -26,6 +24,8 @@ async def reachable_engine() -> str | None:
 
 async def answers(host: str) -> bool:
     """Whether a Docker engine answers at `host` (unix:// or tcp://)."""
+    import aiohttp
+
     scheme, _, place = host.partition("://")
     try:
         connector: aiohttp.BaseConnector = aiohttp.UnixConnector(place) if scheme == "unix" else aiohttp.TCPConnector()

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import asyncpg
-
 from starter.embedded.child import Child, Folders, run_once
 from starter.embedded.errors import EmbeddedError
 from starter.embedded.state import State
@@ -121,6 +119,9 @@ class Postgres:
         unfinished.rename(self.cluster)
 
     async def _ready(self) -> None:
+        # Loaded while the service starts; the same in the other modules.
+        import asyncpg
+
         connection = await asyncpg.connect(self.url.rpartition("/")[0] + "/postgres", ssl=False, timeout=5)
         try:
             if not await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", DATABASE):

@@ -1,11 +1,11 @@
 """What a person sees while services start."""
 
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rich.console import Console
-from rich.progress import Progress as Bars
-from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import TaskID
 
 
 class Progress(Protocol):
@@ -30,7 +30,11 @@ class NoProgress:
 class ConsoleProgress:
     """On a terminal one live line per service; elsewhere one plain line per step, so that logs read well."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: "Console | None" = None) -> None:
+        from rich.console import Console
+        from rich.progress import Progress as Bars
+        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
         self._console = console or Console()
         self._tasks: dict[str, TaskID] = {}
         self._last: dict[str, str] = {}
@@ -38,8 +42,8 @@ class ConsoleProgress:
         if self._console.is_terminal:
             self._bars = Bars(
                 SpinnerColumn(finished_text="[green]✓[/]"),
-                TextColumn("{task.fields[name]:<12}"),
-                TextColumn("{task.description}"),
+                TextColumn("{task.fields[name]:<12}", markup=False),
+                TextColumn("{task.description}", markup=False),
                 TimeElapsedColumn(),
                 console=self._console,
             )

@@ -45,13 +45,13 @@ def _end(pid: int, recorded: str | None, stop_signal: int) -> None:
     if identity(pid) == recorded:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, stop_signal)
-        _wait(lambda: identity(pid) != recorded, POLITE_SECONDS)
+        wait_for(lambda: identity(pid) != recorded, POLITE_SECONDS)
     if identity(pid) == recorded or _orphans(pid):
         signal_group(pid, signal.SIGKILL)
-        _wait(lambda: identity(pid) != recorded and not _orphans(pid), FORCED_SECONDS)
+        wait_for(lambda: identity(pid) != recorded and not _orphans(pid), FORCED_SECONDS)
 
 
-def _wait(condition: Callable[[], bool], seconds: float) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)

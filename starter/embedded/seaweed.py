@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import aioboto3
-from aiobotocore.config import AioConfig
-
 from starter.embedded.child import Child
 from starter.embedded.state import State
 from starter.embedded.wheels import program
@@ -91,6 +88,9 @@ class Seaweed:
         )
 
     def client(self) -> contextlib.AbstractAsyncContextManager["S3Client"]:
+        import aioboto3
+        from aiobotocore.config import AioConfig
+
         return aioboto3.Session().client(
             "s3",
             endpoint_url=self.endpoint,

@@ -63,6 +63,9 @@ class Supervisor:
         if cancelled:
             raise asyncio.CancelledError
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._keepers
+
     def pid(self, name: str) -> int | None:
         """The process id of a child that runs."""
         process = self._keepers[name].process

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
-
 from starter.embedded.child import Child
 from starter.embedded.state import State
 from starter.embedded.wheels import program
@@ -77,6 +75,8 @@ class Temporal:
         """Asked through its UI, which asks the server. (The SDK's client brings a runtime of its own with threads
         that outlive the event loop: nothing to have in a supervisor.)
         """
+        import aiohttp
+
         timeout = aiohttp.ClientTimeout(total=5)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,

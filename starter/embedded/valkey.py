@@ -4,8 +4,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from redis.asyncio import Redis
-
 from starter.embedded.child import Child
 from starter.embedded.state import State
 from starter.embedded.wheels import program
@@ -59,6 +57,8 @@ class Valkey:
         configuration.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     async def _ready(self) -> None:
+        from redis.asyncio import Redis
+
         client = Redis.from_url(self.url, socket_timeout=5, socket_connect_timeout=5)
         try:
             await client.ping()

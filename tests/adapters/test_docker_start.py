@@ -16,6 +16,12 @@ from tests.adapters.docker_world import DockerWorld, docker_world, eventually, n
 pytestmark = pytest.mark.docker
 
 OP = OperationId("op-1")
+DOCKER_INIT_MISSING = (
+    "Docker: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container "
+    'process: error during container init: error mounting "/run/docker-init" to rootfs at "/sbin/docker-init": '
+    "stat /run/docker-init: no such file or directory: unknown"
+)
+"""What an engine says that has none."""
 SERVE = "exec httpd -f -p 0.0.0.0:8080 -h /home/coder"
 
 
@@ -163,8 +169,8 @@ async def test_volume_that_is_not_ours(world: DockerWorld) -> None:
 
 async def test_container_that_exits(world: DockerWorld, ws: WorkspaceId) -> None:
     """The error says how it ended and what it said last, in few words."""
-    talk = "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo line $i of its long story; done; echo boom >&2; exit 3"
-    image = world.image_running("/bin/sh", "-c", talk)
+    talk = "for i in $(seq 200); do echo line $i of its long story; done; echo boom; exit 3"
+    image = world.image_running("/bin/sh", "-c", f"exec >&2; {talk}")
     for _ in range(2):
         with pytest.raises(ActionFailed, match="exit code 3") as caught:
             await world.runtime.start(ws, image, OP)
@@ -270,14 +276,14 @@ async def test_paused(world: DockerWorld, ws: WorkspaceId) -> None:
 async def test_engine_without_docker_init(world: DockerWorld, ws: WorkspaceId, monkeypatch: pytest.MonkeyPatch) -> None:
     """A start on an engine that has no init program goes on without."""
     act = world.runtime._engine.act
-    refused = []
+    refused: list[str] = []
 
     async def act_without_init(call: Any) -> Any:
         found = world.container(ws)
-        if found and found["State"]["Status"] == "created" and found["HostConfig"]["Init"]:
-            if not refused:
-                refused.append(found["Id"])
-                raise ActionFailed(DOCKER_INIT_MISSING)
+        started = found and found["State"]["Status"] == "created" and found["HostConfig"]["Init"]
+        if started and not refused:
+            refused.append(DOCKER_INIT_MISSING)
+            raise ActionFailed(DOCKER_INIT_MISSING)
         return await act(call)
 
     monkeypatch.setattr(world.runtime._engine, "act", act_without_init)
@@ -286,10 +292,6 @@ async def test_engine_without_docker_init(world: DockerWorld, ws: WorkspaceId, m
     assert found
     assert refused
     assert found["HostConfig"]["Init"] is False
-
-
-DOCKER_INIT_MISSING = 'Docker: exec: "docker-init": executable file not found in $PATH'
-"""What an engine says at start when it has none."""
 
 
 def _id(world: DockerWorld, ws: WorkspaceId) -> str:

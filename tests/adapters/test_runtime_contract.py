@@ -79,8 +79,8 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "memory":
         yield MemoryWorld()
         return
-    given = (request.getfixturevalue(name) for name in ("docker_host", "test_image", "installation"))
-    async with relayed_world(*given, folder=tmp_path) as relayed:
+    host, image, installation = map(request.getfixturevalue, ("docker_host", "test_image", "installation"))
+    async with relayed_world(host, image, installation, tmp_path) as relayed:
         yield relayed
 
 

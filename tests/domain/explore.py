@@ -114,7 +114,8 @@ def fingerprint(state: World) -> object:
         tuple(ws.condition(name) for name in ConditionName),
         archive is not None and archive.message == ws.archive_key,
         state.container,
-        volume and (rank[volume.version], volume.whole, names.get(volume.made_by[0]), volume.made_by[1] == state.number),
+        volume
+        and (rank[volume.version], volume.whole, names.get(volume.made_by[0]), volume.made_by[1] == state.number),
         w.can_work(replace(state, container=ContainerState.READY)),
         tuple(sorted((name, rank[version]) for name, version in kept.items())),
         state.attempt and (state.attempt.done, _read(state.attempt, rank)),

@@ -277,7 +277,7 @@ def _make_container(world: World, attempt: Attempt) -> World:
         raise DataLost("no volume to start on")
     assert world.volume.whole, "a container was started on a partial home"
     assert world.volume.version == world.latest, "a container was started on an empty or older home"
-    if world.container in RUNS:
+    if can_work(world):
         return world
     return replace(world, container=ContainerState.UNREADY, mounted=world.volume.made_by)
 
@@ -325,10 +325,16 @@ def _save_key(world: World, attempt: Attempt) -> World:
     return replace(world, row=replace(world.row, archive_key=archive_key(world.row.id, attempt.op_id)))
 
 
-def _clear_place(world: World, attempt: Attempt) -> World:
+def _clear_container(world: World, attempt: Attempt) -> World:
+    """What is left of a container would hold the volume that the restore replaces."""
     world.fenced(attempt)
     if world.row.home_ctx.restore_marker == world.row.archive_key:
         raise Superseded  # an earlier attempt did it all: a fresh volume would count as a home before it is one
+    return _remove_container(world, attempt)
+
+
+def _clear_place(world: World, attempt: Attempt) -> World:
+    world.fenced(attempt)
     return _remove_volume(world, attempt)
 
 
@@ -359,7 +365,7 @@ EFFECTS: Mapping[Operation, tuple[Effect, ...]] = {
     Operation.STOPPING: (_stop, _remove_container),
     Operation.ARCHIVING: (_read, _commit, _save_key, _remove_volume),
     Operation.CREATE_EMPTY_ARCHIVE: (_commit, _save_key),
-    Operation.RESTORING: (_clear_place, _make_place, _extract, _save_marker),
+    Operation.RESTORING: (_clear_container, _clear_place, _make_place, _extract, _save_marker),
     Operation.DELETING: (_stop, _remove_container, _remove_volume),
 }
 

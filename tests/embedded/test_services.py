@@ -101,7 +101,7 @@ def test_image_serves_its_home(docker_host: str, test_image: str, installation: 
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
             volumes={volume.name: {"bind": "/home/coder"}},
-            ports={"8080/tcp": ("127.0.0.1", None)},
+            ports={"8080/tcp": ("127.0.0.1", 0)},
         )
         try:
             container.reload()

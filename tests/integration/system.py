@@ -54,7 +54,8 @@ class System:
         """A row, and nobody told."""
         workspace_id = WorkspaceId(str(uuid4()))
         await self.parts.database.execute(
-            "INSERT INTO workspaces (id, owner_user_id, name, image_ref, desired_state) VALUES ($1, $2, $1::uuid::text, $3, $4)",
+            "INSERT INTO workspaces (id, owner_user_id, name, image_ref, desired_state)"
+            " VALUES ($1, $2, $1::uuid::text, $3, $4)",
             workspace_id,
             self.user,
             image or self.image,

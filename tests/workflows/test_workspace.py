@@ -14,7 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from domain.model import ErrorReason, WorkspaceId
 from tests.workflows.script import GONE, STATUS, WAIT, Script, run_step
-from workflows.messages import WAKE, Status, Step, WorkspaceInput
+from workflows.messages import WAKE, ReconcileInput, Status, Step, WorkspaceInput
 from workflows.workspace import MAX_LOST, WorkspaceWorkflow
 
 
@@ -169,9 +169,9 @@ async def test_no_wake_is_lost_over_continue_as_new(temporal_client: Client, sig
     inner = script.reconcile
 
     @activity.defn(name="reconcile")
-    async def reconcile(request: object) -> Step:
+    async def reconcile(request: ReconcileInput) -> Step:
         seen_at.append(sent)
-        return await inner(request)  # type: ignore[arg-type]
+        return await inner(request)
 
     script.reconcile = reconcile  # type: ignore[method-assign]
     async with started(temporal_client, script, history_limit=15) as handle:

@@ -1,0 +1,36 @@
+# Everything runs from .venv, which each target brings up to date first.
+PYTHON ?= python3
+UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+WORKERS ?= 2
+
+.PHONY: up test test-full bench lint clean
+
+up: .venv/.ready  ## the whole system, in the foreground, until Ctrl-C
+	@exec .venv/bin/codehub up
+
+test: lint  ## lint, types, all tests
+	.venv/bin/pytest -n $(WORKERS) --dist worksteal -m "not full"
+
+test-full: lint  ## the promises at full count
+	.venv/bin/pytest -n $(WORKERS) --dist worksteal
+
+bench: .venv/.ready  ## the benchmarks: a table of ratios against the floor of the same run
+	.venv/bin/python -m bench
+
+lint: .venv/.ready
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+clean:  ## what was built here; not the data of `make up`
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+
+.venv/.ready: pyproject.toml uv.lock | $(UV)
+	$(UV) sync --frozen --all-extras --python $(PYTHON)
+	@touch $@
+
+.tools/bin/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: set PYTHON=/path/to/it" >&2; exit 1; }
+	@$(PYTHON) -m venv .tools || { echo "The venv module is missing: on Debian, apt-get install python3-venv" >&2; exit 1; }
+	.tools/bin/pip install --quiet uv

@@ -1,0 +1,75 @@
+"""The application: routers, error answers, and the middleware around them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import structlog
+from fastapi import APIRouter, FastAPI
+
+from adapters.postgres.idempotency import prune_idempotency_keys
+from starter.api import health, session, tokens, users, workspaces
+from starter.api.body_limit import BodyLimitMiddleware
+from starter.api.dependencies import Dependencies
+from starter.api.errors import add_error_handlers
+from starter.api.forwarded import ForwardedMiddleware
+from starter.api.request_log import RequestLogMiddleware
+from starter.api.same_origin import SameOriginMiddleware
+
+log = structlog.get_logger()
+
+_ROUTERS = (session.router, workspaces.router, users.router, tokens.router, health.router)
+_PRUNE_SECONDS = 600.0
+_DRAIN_SECONDS = 1.0
+
+
+def create_app(deps: Dependencies, routers: Sequence[APIRouter] = ()) -> FastAPI:
+    """`routers` are those of other parts of the starter: events, explain, metrics, dashboard."""
+    app = FastAPI(
+        title="codehub",
+        version="1",
+        description="Workspaces that follow a declared state. Every error is `{error: {code, message}}`.",
+        openapi_url="/api/openapi.json",
+        # Their pages load from other hosts.
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # Spans would carry request bodies, passwords among them.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+        lifespan=_lifespan,
+    )
+    app.state.dependencies = deps
+    add_error_handlers(app)
+    for router in (*_ROUTERS, *routers):
+        app.include_router(router)
+    # The last added is the first to see a request.
+    app.add_middleware(BodyLimitMiddleware)
+    app.add_middleware(SameOriginMiddleware)
+    app.add_middleware(RequestLogMiddleware)
+    app.add_middleware(ForwardedMiddleware, trusted=deps.config.trusted_proxies)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    deps: Dependencies = app.state.dependencies
+    pruning = asyncio.create_task(
+        _prune_forever(deps.sessions.prune, deps.logins.lockout.prune, lambda: prune_idempotency_keys(deps.database))
+    )
+    try:
+        yield
+    finally:
+        pruning.cancel()
+        with suppress(asyncio.CancelledError):
+            await pruning
+        await deps.wakes.drain(_DRAIN_SECONDS)
+
+
+async def _prune_forever(*prunes: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        for prune in prunes:
+            try:
+                await prune()
+            except Exception as error:  # noqa: BLE001 - the next time will do
+                log.warning("prune_failed", error=str(error))
+        await asyncio.sleep(_PRUNE_SECONDS)

@@ -1,0 +1,138 @@
+"""The API process: opens what it needs, serves until it is told to stop, and stops within five seconds."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import structlog
+import uvicorn
+from redis.asyncio import Redis
+from temporalio.client import Client
+
+from adapters.postgres.database import open_database
+from adapters.postgres.migrate import migrate
+from domain.limits import Limits
+from settings import Settings, SettingsError, required
+from starter.api.app import create_app
+from starter.api.dependencies import ApiConfig, Check, Dependencies, assemble
+from starter.api.logins import ensure_admin
+from starter.api.passwords import Passwords
+from workflows.client import TemporalAddress, Waker, connect
+
+log = structlog.get_logger()
+
+# What is left of the five seconds closes the pool and drains wakes.
+_GRACEFUL_SECONDS = 3
+
+
+async def run_api(settings: Settings) -> None:
+    """Until SIGTERM or Ctrl-C."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await serve(settings, stop)
+
+
+async def serve(settings: Settings, stop: asyncio.Event) -> None:
+    required(settings, "database_url", "temporal_address")
+    async with opened(settings) as deps:
+        if settings.codehub_admin_password is not None:
+            await ensure_admin(deps.accounts, deps.passwords, settings.codehub_admin_password.get_secret_value())
+        await serve_app(create_app(deps), listen(settings.codehub_host, settings.codehub_port), stop)
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Dependencies]:
+    """What the routes work with. Temporal is reached for by the first wake: reads work while it is away."""
+    url = settings.database_url or ""
+    await migrate(url)
+    async with AsyncExitStack() as stack:
+        database = await open_database(url, max_size=settings.database_pool_size)
+        stack.push_async_callback(database.close)
+        passwords = Passwords()
+        stack.callback(passwords.close)
+        temporal = await connect(_temporal(settings), lazy=True)
+        checks: dict[str, Check] = {"temporal": lambda: _check_temporal(temporal)}
+        if settings.redis_url is not None:
+            redis: Redis = Redis.from_url(settings.redis_url)
+            stack.push_async_callback(redis.aclose)
+            checks["redis"] = redis.ping
+        yield assemble(_config(settings), database, Waker(temporal), passwords, checks)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise SettingsError(
+            f"CODEHUB_HOST={host!r}, CODEHUB_PORT={port!r}: can't listen there ({error.strerror}); "
+            "name an address of this machine and a port that no other program uses"
+        ) from error
+
+
+async def serve_app(app: Any, listener: socket.socket, stop: asyncio.Event) -> None:
+    """Any ASGI application: a part that goes in front of the API, such as the proxy, wraps it first."""
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        # ForwardedMiddleware does this, and for trusted proxies only.
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=65,
+        timeout_graceful_shutdown=_GRACEFUL_SECONDS,
+    )
+    server = _Server(config)
+    log.info("api_listening", address=listener.getsockname())
+    stopping = asyncio.create_task(_stop(server, stop))
+    try:
+        await server.serve([listener])
+    finally:
+        stopping.cancel()
+        log.info("api_stopped")
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        """Signals are the caller's: this may be one part of a larger process."""
+        yield
+
+
+async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
+    await stop.wait()
+    server.should_exit = True
+
+
+async def _check_temporal(client: Client) -> None:
+    if not await client.service_client.check_health(timeout=timedelta(seconds=2)):
+        raise ConnectionError("Temporal says that it is not serving")
+
+
+def _temporal(settings: Settings) -> TemporalAddress:
+    key = settings.temporal_api_key
+    return TemporalAddress(
+        settings.temporal_address or "",
+        settings.temporal_namespace,
+        settings.temporal_tls,
+        key.get_secret_value() if key else None,
+    )
+
+
+def _config(settings: Settings) -> ApiConfig:
+    return ApiConfig(
+        default_image=settings.workspace_image,
+        node_id=settings.coordinator_node_id,
+        coordinator_lock_id=settings.coordinator_lock_id,
+        session_ttl=timedelta(seconds=settings.session_ttl_seconds),
+        limits=Limits(settings.limits_max_running_per_user, settings.limits_max_running_global),
+    )

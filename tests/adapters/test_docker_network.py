@@ -1,0 +1,72 @@
+"""The network of an installation: made once, whoever comes first, and again when it is gone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from domain.errors import ActionFailed
+from domain.model import OperationId, WorkspaceId
+from domain.observation import ContainerState
+from tests.adapters.docker_world import DockerWorld, docker_world, new_workspace
+
+pytestmark = pytest.mark.docker
+
+OP = OperationId("op-1")
+
+
+@pytest.fixture
+async def world(docker_host: str, test_image: str, installation: str) -> AsyncIterator[DockerWorld]:
+    async with docker_world(docker_host, test_image, installation) as made:
+        yield made
+
+
+@pytest.fixture
+async def ws(world: DockerWorld) -> WorkspaceId:
+    made = new_workspace()
+    await world.runtime.create_volume(made, OP)
+    return made
+
+
+async def test_many_workers_at_once(world: DockerWorld) -> None:
+    """They end up with one network, though the engine allows several of one name."""
+    workers = [world.another() for _ in range(8)]
+    try:
+        await asyncio.gather(*(worker._network.ensure() for worker in workers))
+        assert len(world.api.networks(names=[world.config.network])) == 1
+    finally:
+        for worker in workers:
+            await worker.close()
+
+
+async def test_removed_behind_its_back(world: DockerWorld, ws: WorkspaceId) -> None:
+    """The next start makes it again."""
+    await world.runtime.start(ws, world.image, OP)
+    await world.runtime.stop(ws)
+    world.api.remove_network(world.config.network)
+    await world.runtime.start(ws, world.image, OP)
+    assert (await world.runtime.observe(ws, probe=True)).container is ContainerState.READY
+    assert len(world.mine()["networks"]) == 1
+
+
+async def test_somebody_elses(world: DockerWorld, ws: WorkspaceId) -> None:
+    """A network that merely has the name may be open to anything: no workspace is put on it."""
+    made = world.api.create_network(world.config.network, driver="bridge")
+    try:
+        with pytest.raises(ActionFailed, match="not of this codehub installation"):
+            await world.runtime.start(ws, world.image, OP)
+        assert world.container(ws) is None
+    finally:
+        world.api.remove_network(made["Id"])
+
+
+async def test_removed_only_when_nobody_runs_on_it(world: DockerWorld, ws: WorkspaceId) -> None:
+    """The end of an installation can't cut off a workspace; twice is fine."""
+    await world.runtime.start(ws, world.image, OP)
+    with pytest.raises(ActionFailed):
+        await world.runtime.remove_network()
+    assert (await world.runtime.observe(ws, probe=True)).container is ContainerState.READY
+    await world.runtime.stop(ws)
+    for _ in range(2):
+        await world.runtime.remove_network()
+        assert world.mine()["networks"] == []

@@ -1,0 +1,158 @@
+"""An observation that failed is unknown, and unknown is no reason to touch anything (contract 2)."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from domain.apply import apply
+from domain.judge import judge
+from domain.model import (
+    Condition,
+    ConditionName,
+    DesiredState,
+    ErrorReason,
+    HomeContext,
+    Operation,
+    OperationId,
+    Phase,
+    Workspace,
+)
+from domain.observation import ContainerState, Observation, Presence, Resources
+from domain.plan import Action, decide
+from tests.domain.rows import EARLIER, NOW, OLD_KEY, OLD_OP, OP, OWN_KEY, row, violated_checks
+
+DESTRUCTIVE = frozenset({Operation.STOPPING, Operation.ARCHIVING, Operation.DELETING, Operation.RESTORING})
+KEYS = st.sampled_from([None, OWN_KEY, OLD_KEY])
+
+
+def count(examples: int) -> settings:
+    return settings(
+        max_examples=examples, deadline=None, database=None, suppress_health_check=[HealthCheck.filter_too_much]
+    )
+
+
+@st.composite
+def conditions(draw: st.DrawFn, key: str | None) -> dict[ConditionName, Condition]:
+    found = {}
+    for name in draw(st.sets(st.sampled_from(ConditionName))):
+        message = draw(st.sampled_from(["", key or ""])) if name is ConditionName.ARCHIVE_READY else ""
+        found[name] = Condition(draw(st.booleans()), "Formerly", message, EARLIER)
+    return found
+
+
+@st.composite
+def workspaces(draw: st.DrawFn) -> Workspace:
+    """Any row that the CHECK constraints allow, reachable or not."""
+    operation = draw(st.sampled_from(Operation))
+    desired = draw(st.sampled_from(DesiredState))
+    key = draw(KEYS)
+    columns: dict[str, Any] = {
+        "phase": draw(st.sampled_from(Phase)),
+        "desired_state": desired,
+        "deleted_at": EARLIER if desired is DesiredState.DELETED else None,
+        "error_reason": draw(st.none() | st.sampled_from(ErrorReason)),
+        "error_count": draw(st.integers(0, 3)),
+        "archive_key": key,
+        "archive_op_id": draw(st.sampled_from([None, OP, OLD_OP])),
+        "home_ctx": draw(st.builds(HomeContext, restoring=KEYS, restore_marker=KEYS)),
+        "conditions": draw(conditions(key)),
+    }
+    ws = row(operation, **columns)
+    if operation is not Operation.NONE:
+        ws = replace(ws, op_started_at=NOW - timedelta(seconds=draw(st.integers(0, 4000))))
+    if violated_checks(ws):
+        # The phase is recomputed anyway: one that fits the other columns keeps the example.
+        fitting = Phase.DELETING if ws.deleted_at else Phase.STANDBY
+        ws = replace(ws, phase=fitting, error_reason=None)
+    assume(not violated_checks(ws))
+    return ws
+
+
+containers = st.sampled_from(ContainerState)
+presences = st.sampled_from(Presence)
+blind = st.one_of(
+    st.builds(Resources, st.just(ContainerState.UNKNOWN), presences),
+    st.builds(Resources, containers, st.just(Presence.UNKNOWN)),
+)
+blind_to_docker = st.builds(Observation, blind, presences)
+blind_to_the_store = st.builds(Observation, st.builds(Resources, containers, presences), st.just(Presence.UNKNOWN))
+
+
+def touches_nothing(ws: Workspace, seen: Observation) -> None:
+    judgement = judge(ws, seen, NOW)
+    decision = decide(ws, judgement, seen, NOW)
+    assert decision.action not in {Action.CLAIM, Action.RESUME}
+    assert decision.completed is Operation.NONE
+    assert decision.action is not Action.GONE
+    after = apply(ws, judgement, decision, seen, NOW, OperationId("op-new"), "n1")
+    assert after.home_ctx == ws.home_ctx
+    assert after.archive_op_id == ws.archive_op_id
+    if seen.resources.volume is Presence.UNKNOWN:
+        lost = judgement.error_reason is ErrorReason.DATA_LOST
+        assert not lost or ws.error_reason is ErrorReason.DATA_LOST
+        kept = judgement.conditions[ConditionName.VOLUME_READY]
+        assert kept.status == ws.condition(ConditionName.VOLUME_READY)
+    if seen.resources.container is ContainerState.UNKNOWN:
+        kept = judgement.conditions[ConditionName.CONTAINER_READY]
+        assert kept.status == ws.condition(ConditionName.CONTAINER_READY)
+
+
+def trusts_the_archive(ws: Workspace, seen: Observation) -> None:
+    assume(ws.archive_key is not None)
+    judgement = judge(ws, seen, NOW)
+    decision = decide(ws, judgement, seen, NOW)
+    if ws.error_reason is not ErrorReason.DATA_LOST and judgement.error_reason is ErrorReason.DATA_LOST:
+        assert ws.condition(ConditionName.VOLUME_READY), "a loss can be that of the volume only"
+        assert seen.resources.volume is Presence.ABSENT
+    if decision.action is Action.CLAIM:
+        makes_a_home = {Operation.RESTORING, Operation.PROVISIONING, Operation.CREATE_EMPTY_ARCHIVE}
+        assert decision.operation not in makes_a_home
+    assert decision.completed not in {Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE} or ws.condition(
+        ConditionName.ARCHIVE_READY
+    ), "an archive that nobody ever saw completes nothing"
+
+
+@count(2_500)
+@given(workspaces(), blind_to_docker)
+def test_docker_unknown_touches_nothing(ws: Workspace, seen: Observation) -> None:
+    """PROMISE 3: with anything of Docker unknown no operation is claimed, resumed or complete, the more so no
+    destructive one; what is unknown is never lost, and keeps its condition."""
+    touches_nothing(ws, seen)
+
+
+@count(2_500)
+@given(workspaces(), blind_to_the_store)
+def test_store_unknown_replaces_no_home(ws: Workspace, seen: Observation) -> None:
+    """PROMISE 3: while the store does not answer, an archive is neither lost, nor restored, nor passed over for an
+    empty home."""
+    trusts_the_archive(ws, seen)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+@count(50_000)
+@given(workspaces(), blind_to_docker)
+def test_docker_unknown_touches_nothing_in_full(ws: Workspace, seen: Observation) -> None:
+    """PROMISE 3: the first half of the 100,000."""
+    touches_nothing(ws, seen)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+@count(50_000)
+@given(workspaces(), blind_to_the_store)
+def test_store_unknown_replaces_no_home_in_full(ws: Workspace, seen: Observation) -> None:
+    """PROMISE 3: the second half of the 100,000."""
+    trusts_the_archive(ws, seen)
+
+
+def test_only_known_losses_are_said() -> None:
+    """PROMISE 3: the destructive operations are what the rules above keep from the unknown."""
+    for operation in DESTRUCTIVE:
+        ws = row(operation, archive_op_id=OP, archive_key=OLD_KEY, home_ctx=HomeContext(restoring=OLD_KEY))
+        seen = Observation(Resources(ContainerState.UNKNOWN, Presence.UNKNOWN))
+        assert decide(ws, judge(ws, seen, NOW), seen, NOW).action is Action.LOOK_AGAIN

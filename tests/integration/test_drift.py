@@ -1,0 +1,121 @@
+"""What happens behind its back is noticed and mended, or said (SPEC 3.1, PROMISE 24)."""
+
+import asyncio
+import time
+
+import docker
+import pytest
+from temporalio.client import Client
+
+from adapters.docker.runtime import DockerRuntime
+from adapters.memory.runtime import MemoryRuntime
+from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase
+from domain.naming import container_name, volume_name, workflow_id
+from settings import Settings
+from tests.integration.system import System, system
+
+
+@pytest.fixture
+def engine(docker_host: str) -> docker.DockerClient:
+    return docker.DockerClient(base_url=docker_host)
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("how", ["remove", "kill"])
+async def test_a_container_that_goes_is_noticed_within_two_seconds_and_started_again(
+    temporal_client: Client,
+    database_url: str,
+    docker_runtime: DockerRuntime,
+    test_image: str,
+    engine: docker.DockerClient,
+    how: str,
+) -> None:
+    """PROMISE 24: by the event stream; the sweep is too slow here to be the one."""
+    settings = Settings(coordinator_idle_interval=3600, coordinator_retry_interval=0.2)
+    async with system(temporal_client, database_url, docker_runtime, test_image, settings=settings) as running:
+        workspace = await running.create()
+        await running.until_phase(workspace, Phase.RUNNING)
+        before = engine.containers.get(container_name(workspace))
+        gone = time.monotonic()
+        before.remove(force=True) if how == "remove" else before.kill()
+        await running.until(workspace, lambda ws: ws.operation is Operation.STARTING, seconds=2)
+        assert time.monotonic() - gone < 2
+        await running.until_phase(workspace, Phase.RUNNING)
+        assert engine.containers.get(container_name(workspace)).id != before.id
+
+
+async def test_without_events_the_sweep_notices(temporal_client: Client, database_url: str) -> None:
+    """PROMISE 24: within the idle interval, for all workspaces at once."""
+    runtime = MemoryRuntime()
+    settings = Settings(coordinator_idle_interval=1, coordinator_retry_interval=0.2)
+    async with system(temporal_client, database_url, runtime, "image", settings=settings) as running:
+        workspaces = [await running.create() for _ in range(3)]
+        for workspace in workspaces:
+            await running.until_phase(workspace, Phase.RUNNING)
+        for workspace in workspaces:
+            runtime._containers.pop(workspace)  # no event
+        deadline = time.monotonic() + 5
+        while len(runtime._containers) < 3:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.docker
+async def test_a_volume_that_vanished_is_data_lost_and_never_an_empty_home(
+    on_docker: System, engine: docker.DockerClient
+) -> None:
+    """PROMISE 24: recover means that a person accepts it."""
+    workspace = await on_docker.create(DesiredState.STANDBY)
+    await on_docker.until_phase(workspace, Phase.STANDBY)
+    engine.volumes.get(volume_name(workspace)).remove()
+    row = await on_docker.until_phase(workspace, Phase.ERROR, seconds=15)
+    assert row.error_reason is ErrorReason.DATA_LOST
+    assert not engine.volumes.list(filters={"name": volume_name(workspace)})
+    await on_docker.recover(workspace)
+    await on_docker.until_phase(workspace, Phase.STANDBY)
+
+
+async def test_a_missing_workflow_heals(in_memory: System, temporal_client: Client) -> None:
+    """A workflow that was terminated is started again by the sweep when it is needed."""
+    workspace = await in_memory.create()
+    await in_memory.until_phase(workspace, Phase.RUNNING)
+    await temporal_client.get_workflow_handle(workflow_id(workspace)).terminate()
+    await in_memory.desired.set(workspace, DesiredState.STANDBY)
+    await in_memory.until_phase(workspace, Phase.STANDBY)
+
+
+async def test_a_wake_that_the_api_could_not_send_is_sent_by_the_listener(
+    temporal_client: Client, database_url: str
+) -> None:
+    """The API died between commit and signal: the notification wakes the workflow; the sweep is off."""
+    settings = Settings(coordinator_idle_interval=3600, coordinator_retry_interval=0.2)
+    async with system(temporal_client, database_url, MemoryRuntime(), "image", settings=settings) as running:
+        first = await running.create()
+        await running.until_phase(first, Phase.RUNNING)
+        workspace = await running.insert()
+        await running.until_phase(workspace, Phase.RUNNING, seconds=5)
+        await running.desired.set(workspace, DesiredState.STANDBY)
+        await running.until_phase(workspace, Phase.STANDBY, seconds=5)
+
+
+async def test_a_wake_that_nobody_heard_is_found_by_the_sweep(temporal_client: Client, database_url: str) -> None:
+    """No listener was there when it was committed: phase is not what is desired, and the sweep sees that."""
+    runtime = MemoryRuntime()
+    async with system(temporal_client, database_url, runtime, "image", coordinator=False) as running:
+        workspace = await running.insert()
+    async with system(temporal_client, database_url, runtime, "image") as running:
+        await running.until_phase(workspace, Phase.RUNNING, seconds=20)
+
+
+async def test_leftovers_of_a_deleted_workspace_are_removed(in_memory: System) -> None:
+    """A lost attempt may make a volume after the deletion was complete: the sweep removes it."""
+    assert isinstance(in_memory.runtime, MemoryRuntime)
+    workspace = await in_memory.create()
+    await in_memory.until_phase(workspace, Phase.RUNNING)
+    await in_memory.delete(workspace)
+    await in_memory.until_phase(workspace, Phase.DELETED)
+    await in_memory.runtime.create_volume(workspace, OperationId("lost"))
+    deadline = time.monotonic() + 10
+    while not (await in_memory.runtime.observe(workspace, probe=False)).gone:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
