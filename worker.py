@@ -23,7 +23,8 @@ from adapters.postgres.installation import installation_id
 from adapters.postgres.migrate import migrate
 from adapters.postgres.workspaces import WorkspaceStore
 from adapters.runtime import Runtime
-from adapters.s3.store import S3Config, open_store
+from adapters.s3.client import S3Config
+from adapters.s3.store import open_store
 from coordinator.census import Census
 from coordinator.leader import Leader
 from coordinator.listener import WakeListener

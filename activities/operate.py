@@ -15,10 +15,11 @@ import structlog
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.attempt import Actuator, Attempt, Superseded
 from activities.reconcile import Reconciler
 from adapters.postgres.database import DatabaseUnavailable
 from domain.errors import MAX_RETRIES, ActionFailed, is_terminal, reason_of
-from domain.model import Operation, OperationId, Workspace
+from domain.model import Operation
 from workflows.messages import OperateInput, Step, StepKind
 
 log = structlog.get_logger()
@@ -27,16 +28,6 @@ WORKER_SHUTDOWN = "WorkerShutdown"
 _MESSAGE_LIMIT = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One try at an operation. Its number is the fence: a later attempt supersedes it."""
-
-    workspace: Workspace
-    op_id: OperationId
-    number: int
-
-
-Actuator = Callable[[Attempt], Awaitable[None]]
 OperationActivity = Callable[[OperateInput], Awaitable[Step]]
 
 
@@ -69,6 +60,9 @@ class Operator:
                 except DatabaseUnavailable as error:
                     # The count could not be kept either: Temporal tries again until the operation's timeout.
                     raise ApplicationError(f"{error}", type="DatabaseUnavailable") from error
+                except Superseded as error:
+                    # Nobody waits for this one's answer: a later attempt is under way.
+                    raise ApplicationError(f"{error}", type="Superseded") from error
                 except Exception as error:  # every class of failure is counted
                     raise await self._counted(request, error) from error
 

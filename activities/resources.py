@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from activities.operate import Actuator, Attempt
+from activities.attempt import Actuator, Attempt
 from adapters.runtime import Runtime
 from domain.model import Operation
 

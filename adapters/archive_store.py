@@ -1,11 +1,66 @@
 """The interface to where archives are kept."""
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from domain.observation import Presence
 
+Fence = Callable[[], Awaitable[None]]
+"""Raises when a later attempt has taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    key: str
+    size: int
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class OpenUpload:
+    key: str
+    upload_id: str
+    started: datetime
+
 
 class ArchiveStore(Protocol):
+    """A store that does not answer is Unreachable; what it refuses is ActionFailed."""
+
     async def observe(self, key: str) -> Presence:
         """Whether the archive is there. A store that does not answer is UNKNOWN, never ABSENT."""
         ...
+
+    async def size(self, key: str) -> int | None:
+        """Bytes of the object, None where there is none."""
+        ...
+
+    async def upload(self, key: str, parts: AsyncIterator[bytes], fence: Fence) -> None:
+        """Store the parts as one object, all or nothing: a cut-off upload leaves nothing behind.
+
+        Uploads of former attempts under this key are ended first, so that they can't complete later.
+        """
+        ...
+
+    def download(self, key: str) -> AsyncIterator[bytes]:
+        """The object's bytes, going on where a connection broke. Raises DataLost where there is none."""
+        ...
+
+    async def read(self, key: str) -> bytes | None:
+        """A small object."""
+        ...
+
+    async def write(self, key: str, body: bytes) -> None:
+        """A small object."""
+        ...
+
+    def list_objects(self) -> AsyncIterator[StoredObject]: ...
+
+    def list_uploads(self) -> AsyncIterator[OpenUpload]: ...
+
+    async def delete(self, keys: list[str]) -> None:
+        """Absent ones are fine."""
+        ...
+
+    async def abort(self, upload: OpenUpload) -> None: ...

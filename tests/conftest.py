@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import dataclasses
+import os
 import sysconfig
+import tempfile
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +24,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
+from starter.embedded.stack import Stack, StackConfig
 from tests.services import Services, ServicesProcess
 from workflows.messages import SEARCH_ATTRIBUTES
 
@@ -180,6 +184,34 @@ def docker_host(services: Services) -> str:
 def test_image(services: Services) -> str:
     """busybox's httpd on port 8080, serving /home/coder as user 1000; /cgi-bin/{env,echo,put}."""
     return services.need("image")["name"]
+
+
+OwnServices = Callable[..., Awaitable[Stack]]
+
+
+@pytest.fixture
+async def own_services() -> AsyncIterator[OwnServices]:
+    """For tests that take services down: `stack = await own_services("postgres", "temporal")` starts these for this
+    test alone. Addresses are in `stack.env`; `stack.supervisor` has `pid` (to kill: it comes back by itself on the
+    same port, see `ready`), `pause` (stays down) and `resume`.
+    """
+    named = {
+        "postgres": "database_url",
+        "valkey": "redis_url",
+        "seaweed": "s3_endpoint",
+        "temporal": "temporal_address",
+        "docker": "docker_host",
+    }
+    async with contextlib.AsyncExitStack() as opened:
+
+        async def start(*names: str) -> Stack:
+            data = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="codehub-data-")))
+            os.chmod(data, 0o711)  # noqa: PTH101
+            others: dict[str, Any] = {option: "unused:" for name, option in named.items() if name not in names}
+            config = dataclasses.replace(StackConfig(data=data, search_attributes=SEARCH_ATTRIBUTES), **others)
+            return await opened.enter_async_context(Stack(config))
+
+        yield start
 
 
 def _process(config: pytest.Config) -> ServicesProcess:

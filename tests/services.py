@@ -186,8 +186,9 @@ class _Host:
         return {"name": await asyncio.to_thread(image.build, host, installation)}
 
     async def _start(self, child: Child) -> None:
-        """Nothing of a test run is worth an orderly stop."""
-        await self.supervisor.start(dataclasses.replace(child, stop_signal=signal.SIGKILL))
+        """Nothing of a test run is worth an orderly stop; but PostgreSQL would leave shared memory behind."""
+        number = signal.SIGQUIT if child.name == "postgres" else signal.SIGKILL
+        await self.supervisor.start(dataclasses.replace(child, stop_signal=number))
 
 
 async def _serve(root: Path) -> None:

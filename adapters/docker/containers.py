@@ -139,7 +139,8 @@ class Containers:
     def _listed(self, found: Iterable[Mapping[str, Any]]) -> Iterable[tuple[WorkspaceId, Container]]:
         for item in found:
             labels = item["Labels"]
-            workspace_id = WorkspaceId(labels[WORKSPACE])
+            # Labels can be put on anything by anybody: one odd container must not hide all the others.
+            workspace_id = WorkspaceId(labels.get(WORKSPACE, ""))
             if f"/{container_name(workspace_id)}" not in item["Names"]:
                 continue
             bindings = (

@@ -64,17 +64,17 @@ class Engine:
 
     def follow(self, call: Callable[[APIClient], T]) -> "asyncio.Future[T]":
         """A call without a time limit, in a thread of its own: it can't take a place from the others."""
-        job: Future[T] = Future()
+        return self._in_thread(call, "look")
 
-        def run() -> None:
-            try:
-                job.set_result(self._run(call, "look"))
-            except BaseException as error:  # noqa: BLE001 - handed to whoever awaits
-                job.set_exception(error)
-
-        job.set_running_or_notify_cancel()
-        threading.Thread(target=run, name="docker-stream", daemon=True).start()
-        return asyncio.wrap_future(job)
+    async def transfer(self, call: Callable[[APIClient], T]) -> T:
+        """A call that takes as long as there are bytes, in a thread of its own: it delays no other call."""
+        done = self._in_thread(call, "work")
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            await asyncio.wait({done}, timeout=self._config.call_timeout)
+            done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            raise
 
     async def info(self) -> EngineInfo:
         def call(api: APIClient) -> EngineInfo:
@@ -93,6 +93,19 @@ class Engine:
         await asyncio.to_thread(self._pool.shutdown, wait=True, cancel_futures=True)
         if self._clients:
             self._clients.close()
+
+    def _in_thread(self, call: Callable[[APIClient], T], kind: str) -> "asyncio.Future[T]":
+        job: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                job.set_result(self._run(call, kind))
+            except BaseException as error:  # noqa: BLE001 - handed to whoever awaits
+                job.set_exception(error)
+
+        job.set_running_or_notify_cancel()
+        threading.Thread(target=run, name="docker-stream", daemon=True).start()
+        return asyncio.wrap_future(job)
 
     def _run(self, call: Callable[[APIClient], T], kind: str) -> T:
         try:

@@ -17,8 +17,8 @@ from domain.naming import container_name, volume_name
 
 log = structlog.get_logger()
 
-ROUNDS = 8
-"""Each round looks afresh; more than two are needed only while another attempt is at work as well."""
+SETTLE_SECONDS = 60.0
+"""How long another attempt, or somebody else, may keep changing the same container."""
 FIRST_POLL = 0.01
 SLOWEST_POLL = 0.2
 LOOK_EVERY = 0.25
@@ -42,11 +42,16 @@ class Starting:
         self._config = config
 
     async def start(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> None:
-        for _ in range(ROUNDS):
+        clock = asyncio.get_running_loop().time
+        until, pause = clock() + SETTLE_SECONDS, FIRST_POLL
+        while clock() < until:
             running = await self._round(workspace_id, image_ref, op_id)
             if running is not None:
                 await self._until_ready(workspace_id, running)
                 return
+            # A name is taken some time before its container can be seen.
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, SLOWEST_POLL)
         raise ActionFailed(f"Container {container_name(workspace_id)} is being changed by somebody else as well")
 
     async def _round(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> Container | None:
@@ -79,17 +84,19 @@ class Starting:
 
     async def _create(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> str | None:
         try:
+            try:
+                return await self._containers.create(workspace_id, image_ref, op_id)
+            except NoImage:
+                # Asked for only now: that it is there is the rule, and asking first costs every start a call.
+                await self._images.fetch(image_ref)
             return await self._containers.create(workspace_id, image_ref, op_id)
-        except NoImage:
-            # Asked for only now: that it is there is the rule, and asking first costs every start a call.
-            await self._images.fetch(image_ref)
         except Conflict:
-            log.info("container_name_taken", workspace_id=workspace_id)
+            log.debug("container_name_taken", workspace_id=workspace_id)
+            return None
         except ActionFailed as error:
             if BAD_REFERENCE not in str(error):
                 raise
             raise ImagePullFailed(f"Image {image_ref} can't be pulled: {error}") from error
-        return None
 
     async def _check_home(self, workspace_id: WorkspaceId, container_id: str) -> None:
         """The volume may have gone between our look and the creation, which then made an empty one.

@@ -38,7 +38,7 @@ class Volumes:
     async def list(self) -> set[WorkspaceId]:
         filters = self._labels.filter(Role.HOME)
         found = await self._engine.look(lambda api: api.volumes(filters=filters))
-        listed = ((WorkspaceId(v["Labels"][WORKSPACE]), v["Name"]) for v in found["Volumes"] or [])
+        listed = ((WorkspaceId(v["Labels"].get(WORKSPACE, "")), v["Name"]) for v in found["Volumes"] or [])
         return {workspace_id for workspace_id, name in listed if name == volume_name(workspace_id)}
 
     async def create(self, workspace_id: WorkspaceId, op_id: OperationId) -> Home:

@@ -18,7 +18,7 @@ SELECT * FROM (SELECT count(*) AS total FROM users) AS counted LEFT JOIN page ON
 _CHANGE = """
 UPDATE users SET
     is_admin = COALESCE($2, is_admin),
-    disabled_at = CASE WHEN $3 IS NULL THEN disabled_at WHEN $3 THEN COALESCE(disabled_at, now()) END,
+    disabled_at = CASE WHEN $3::boolean IS NULL THEN disabled_at WHEN $3 THEN COALESCE(disabled_at, now()) END,
     password_hash = COALESCE($4, password_hash)
 WHERE id = $1 RETURNING *
 """

@@ -44,6 +44,8 @@ UPDATE operations SET finished_at = now(), outcome = 'FAILED', error_reason = $3
 WHERE id = $2 AND outcome IS NULL AND EXISTS (SELECT FROM failed)
 """
 
+_CURRENT = "EXISTS (SELECT FROM operations o WHERE o.id = $2 AND o.attempts = $3 AND o.outcome IS NULL)"
+
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceStore:
@@ -111,6 +113,43 @@ class WorkspaceStore:
             "SELECT true FROM operations WHERE id = $1 AND attempts = $2 AND outcome IS NULL", op_id, attempt
         )
         return found is True
+
+    async def save_archive_key(self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str) -> bool:
+        """After the store's copy was verified, before the volume goes. False when superseded."""
+        saved = await self.database.execute(
+            f"UPDATE workspaces SET archive_key = $4 WHERE id = $1 AND op_id = $2 AND {_CURRENT}",  # noqa: S608
+            workspace_id,
+            op_id,
+            attempt,
+            key,
+        )
+        return saved == "UPDATE 1"
+
+    async def save_restore_marker(self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str) -> bool:
+        """The volume holds all of the archive: from now on it is a home. False when superseded."""
+        saved = await self.database.execute(
+            "UPDATE workspaces SET home_ctx = jsonb_build_object('restore_marker', $4::text)"  # noqa: S608
+            f" WHERE id = $1 AND op_id = $2 AND archive_key = $4 AND {_CURRENT}",
+            workspace_id,
+            op_id,
+            attempt,
+            key,
+        )
+        return saved == "UPDATE 1"
+
+    async def save_progress(self, op_id: OperationId, attempt: int, done: int, total: int | None) -> None:
+        await self.database.execute(
+            "UPDATE operations SET bytes_done = $3, bytes_total = $4"
+            " WHERE id = $1 AND attempts = $2 AND outcome IS NULL",
+            op_id,
+            attempt,
+            done,
+            total,
+        )
+
+    async def save_context(self, op_id: OperationId, context: dict[str, object]) -> None:
+        """What is worth knowing of an operation later."""
+        await self.database.execute("UPDATE operations SET context = context || $2 WHERE id = $1", op_id, context)
 
     async def count_error(self, workspace_id: WorkspaceId, op_id: OperationId, message: str) -> int | None:
         """Count a failed attempt while its operation is still being retried. None when the operation is over."""

@@ -1,33 +1,28 @@
-"""The S3 store: one client per process, errors told apart into "not there" and "did not answer"."""
+"""Archives in an S3 store."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import aioboto3
 import structlog
-from aiobotocore.config import AioConfig
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
+from adapters.archive_store import Fence, OpenUpload, StoredObject
+from adapters.s3.client import AWAY, NotStored, S3Config, is_missing, open_client, translated
+from domain.errors import ActionFailed, DataLost, Unreachable
 from domain.observation import Presence
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
+    from types_aiobotocore_s3.type_defs import CompletedPartTypeDef, GetObjectOutputTypeDef, ObjectIdentifierTypeDef
 
 log = structlog.get_logger()
 
-NOT_FOUND = frozenset({"404", "NoSuchKey", "NotFound"})
-
-
-@dataclass(frozen=True, slots=True)
-class S3Config:
-    endpoint: str
-    access_key: str
-    bucket: str
-    secret_key: str = field(repr=False)
-    region: str = "us-east-1"
-    timeout: float = 10.0
+_CHUNK = 1024 * 1024
+_PARTS_IN_FLIGHT = 3
+_RESUMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,34 +32,159 @@ class S3ArchiveStore:
 
     async def observe(self, key: str) -> Presence:
         try:
-            await self.client.head_object(Bucket=self.bucket, Key=key)
-        except ClientError as error:
-            if error.response["Error"].get("Code") in NOT_FOUND:
-                return Presence.ABSENT
+            return Presence.ABSENT if await self.size(key) is None else Presence.PRESENT
+        except (Unreachable, ActionFailed) as error:
             log.warning("archive_not_observed", key=key, error=str(error))
             return Presence.UNKNOWN
-        except (BotoCoreError, OSError, TimeoutError) as error:
-            log.warning("archive_not_observed", key=key, error=str(error))
-            return Presence.UNKNOWN
-        return Presence.PRESENT
+
+    async def size(self, key: str) -> int | None:
+        try:
+            with translated(key):
+                return (await self.client.head_object(Bucket=self.bucket, Key=key))["ContentLength"]
+        except NotStored:
+            return None
+
+    async def upload(self, key: str, parts: AsyncIterator[bytes], fence: Fence) -> None:
+        # An upload begun before this is ended here; one begun after it finds itself superseded at its fence. So no
+        # former attempt can put its object in the place of ours, however late it wakes up.
+        async for former in self._uploads(key):
+            await self.abort(former)
+        with translated(key):
+            upload_id = (await self.client.create_multipart_upload(Bucket=self.bucket, Key=key))["UploadId"]
+        try:
+            await fence()
+            done = await self._upload_parts(key, upload_id, parts)
+            await fence()
+            with translated(key):
+                await self.client.complete_multipart_upload(
+                    Bucket=self.bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": done}
+                )
+        except BaseException:
+            await asyncio.shield(self._abandoned(key, upload_id))
+            raise
+
+    async def download(self, key: str) -> AsyncIterator[bytes]:
+        position, tag, failures = 0, "", 0
+        while True:
+            try:
+                with translated(key):
+                    answer = await self._get(key, position, tag)
+                    tag = answer["ETag"]
+                    async for chunk in answer["Body"].iter_chunks(_CHUNK):
+                        position += len(chunk)
+                        failures = 0
+                        yield chunk
+            except NotStored as error:
+                raise DataLost(f"the archive is gone: {error}") from error
+            except Unreachable:
+                failures += 1
+                if failures >= _RESUMES:
+                    raise
+                await asyncio.sleep(0.2 * 2**failures)
+            else:
+                return
+
+    async def read(self, key: str) -> bytes | None:
+        try:
+            with translated(key):
+                answer = await self.client.get_object(Bucket=self.bucket, Key=key)
+                return await answer["Body"].read()
+        except NotStored:
+            return None
+
+    async def write(self, key: str, body: bytes) -> None:
+        with translated(key):
+            await self.client.put_object(Bucket=self.bucket, Key=key, Body=body)
+
+    async def list_objects(self) -> AsyncIterator[StoredObject]:
+        with translated("listing"):
+            async for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket):
+                for found in page.get("Contents", []):
+                    yield StoredObject(found["Key"], found["Size"], found["LastModified"])
+
+    async def list_uploads(self) -> AsyncIterator[OpenUpload]:
+        async for upload in self._uploads(""):
+            yield upload
+
+    async def delete(self, keys: list[str]) -> None:
+        for start in range(0, len(keys), 1000):
+            batch: list[ObjectIdentifierTypeDef] = [{"Key": key} for key in keys[start : start + 1000]]
+            with translated("deleting"):
+                answer = await self.client.delete_objects(Bucket=self.bucket, Delete={"Objects": batch})
+            if errors := answer.get("Errors"):
+                raise ActionFailed(
+                    f"the object store did not delete {errors[0].get('Key')}: {errors[0].get('Message')}"
+                )
+
+    async def abort(self, upload: OpenUpload) -> None:
+        with suppress(NotStored), translated(upload.key):
+            await self.client.abort_multipart_upload(Bucket=self.bucket, Key=upload.key, UploadId=upload.upload_id)
+
+    async def ensure_bucket(self) -> None:
+        with translated(self.bucket):
+            try:
+                await self.client.head_bucket(Bucket=self.bucket)
+            except ClientError as error:
+                if not is_missing(error):
+                    raise
+                await self.client.create_bucket(Bucket=self.bucket)
+
+    async def _get(self, key: str, position: int, tag: str) -> "GetObjectOutputTypeDef":
+        if not tag:
+            return await self.client.get_object(Bucket=self.bucket, Key=key)
+        return await self.client.get_object(Bucket=self.bucket, Key=key, Range=f"bytes={position}-", IfMatch=tag)
+
+    async def _upload_parts(
+        self, key: str, upload_id: str, parts: AsyncIterator[bytes]
+    ) -> "list[CompletedPartTypeDef]":
+        slots = asyncio.Semaphore(_PARTS_IN_FLIGHT)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = []
+                number = 0
+                async for part in parts:
+                    number += 1
+                    await slots.acquire()
+                    tasks.append(group.create_task(self._upload_part(key, upload_id, number, part, slots)))
+                    del part
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from errors
+        return [task.result() for task in tasks]
+
+    async def _upload_part(
+        self, key: str, upload_id: str, number: int, body: bytes, slots: asyncio.Semaphore
+    ) -> "CompletedPartTypeDef":
+        try:
+            with translated(key):
+                answer = await self.client.upload_part(
+                    Bucket=self.bucket, Key=key, UploadId=upload_id, PartNumber=number, Body=body
+                )
+            return {"PartNumber": number, "ETag": answer["ETag"]}
+        finally:
+            slots.release()
+
+    async def _uploads(self, prefix: str) -> AsyncIterator[OpenUpload]:
+        with translated("listing uploads"):
+            async for page in self.client.get_paginator("list_multipart_uploads").paginate(
+                Bucket=self.bucket, Prefix=prefix
+            ):
+                for found in page.get("Uploads", []):
+                    yield OpenUpload(found["Key"], found["UploadId"], found["Initiated"])
+
+    async def _abandoned(self, key: str, upload_id: str) -> None:
+        """As far as the store answers; GC ends what is left."""
+        with suppress(ActionFailed, Unreachable, *AWAY), translated(key):
+            await self.client.abort_multipart_upload(Bucket=self.bucket, Key=key, UploadId=upload_id)
 
 
 @asynccontextmanager
 async def open_store(config: S3Config) -> AsyncIterator[S3ArchiveStore]:
-    session = aioboto3.Session()
-    async with session.client(
-        "s3",
-        endpoint_url=config.endpoint,
-        aws_access_key_id=config.access_key,
-        aws_secret_access_key=config.secret_key,
-        region_name=config.region,
-        config=AioConfig(
-            signature_version="s3v4",
-            connect_timeout=config.timeout,
-            read_timeout=config.timeout,
-            retries={"max_attempts": 2, "mode": "standard"},
-            s3={"addressing_style": "path"},
-            max_pool_connections=32,
-        ),
-    ) as client:
+    async with open_client(config) as client:
         yield S3ArchiveStore(client, config.bucket)
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    found: BaseException = errors
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found

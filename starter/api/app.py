@@ -13,6 +13,7 @@ from starter.api.body_limit import BodyLimitMiddleware
 from starter.api.dependencies import Dependencies
 from starter.api.errors import add_error_handlers
 from starter.api.forwarded import ForwardedMiddleware
+from starter.api.openapi import use_true_openapi
 from starter.api.request_log import RequestLogMiddleware
 from starter.api.same_origin import SameOriginMiddleware
 
@@ -42,6 +43,7 @@ def create_app(deps: Dependencies, routers: Sequence[APIRouter] = ()) -> FastAPI
     add_error_handlers(app)
     for router in (*_ROUTERS, *routers):
         app.include_router(router)
+    use_true_openapi(app)
     # The last added is the first to see a request.
     app.add_middleware(BodyLimitMiddleware)
     app.add_middleware(SameOriginMiddleware)

@@ -1,6 +1,7 @@
 """Bodies: JSON, at most 1 MiB, within a time. Read here in full, counted as they come, whatever Content-Length says."""
 
 import asyncio
+from contextlib import suppress
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -10,6 +11,7 @@ from starter.api.same_origin import media_type
 
 LARGEST_BODY = 1024 * 1024
 _READ_SECONDS = 30.0
+_LINGER_SECONDS = 1.0
 
 
 class BodyLimitMiddleware:
@@ -25,9 +27,7 @@ class BodyLimitMiddleware:
         try:
             body = await self._read(scope, receive)
         except ApiError as error:
-            # What is left of the body is not read: the connection can't be used again.
-            error.headers["Connection"] = "close"
-            await error.response()(scope, receive, send)
+            await _refuse(error, receive, send)
             return
         if body is not None:
             await self.app(scope, _replay(body, receive), send)
@@ -57,6 +57,21 @@ class BodyLimitMiddleware:
 
     def _too_large(self) -> ApiError:
         return ApiError(413, "body_too_large", f"The body is larger than {self.largest} bytes.")
+
+
+async def _refuse(error: ApiError, receive: Receive, send: Send) -> None:
+    """Answer before the body has ended, and close. What still comes is thrown away for a moment: a connection that is
+    closed on data that nobody has read is reset, and the client would never see the answer.
+    """
+    error.headers["Connection"] = "close"
+    response = error.response()
+    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+    await send({"type": "http.response.body", "body": response.body, "more_body": True})
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_SECONDS):
+            while (await receive()).get("more_body", False):
+                pass
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _has_body(headers: Headers) -> bool:

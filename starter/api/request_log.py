@@ -56,7 +56,7 @@ class RequestLogMiddleware:
                 await self.app(scope, receive, sending)
             except Exception as error:
                 # As text: a log that shows local variables would show passwords.
-                log.error("request_failed", traceback="".join(traceback.format_exception(error)))  # noqa: TRY400
+                log.error("request_failed", exception="".join(traceback.format_exception(error)))  # noqa: TRY400
                 if status:
                     raise
                 await _internal(request_id).response()(scope, receive, sending)

@@ -35,11 +35,10 @@ PREFIX = 24
 
 def choose_subnet() -> str:
     """Addresses that no route of this machine touches."""
-    taken = list(_routes())
     for _ in range(200):
         number = secrets.randbelow(2 ** (PREFIX - RANGE.prefixlen))
         subnet = ipaddress.IPv4Network((int(RANGE.network_address) + number * 2 ** (32 - PREFIX), PREFIX))
-        if not any(subnet.overlaps(route) for route in taken):
+        if Bridge("", subnet).is_free():
             return str(subnet)
     raise EmbeddedError(f"No free addresses in {RANGE} for a private Docker engine: name an engine in DOCKER_HOST.")
 
@@ -50,6 +49,10 @@ class Bridge:
 
     name: str
     subnet: ipaddress.IPv4Network
+
+    def is_free(self) -> bool:
+        """Whether no other interface, such as a VPN that came up since, has a way to these addresses."""
+        return not any(self.subnet.overlaps(route) for interface, route in _routes() if interface != self.name)
 
     def create(self) -> None:
         try:
@@ -97,12 +100,12 @@ def _bridges_of(networks: Path) -> list[str]:
     return [name for name in names if name != "docker0" and f'"{name}"'.encode() in store]
 
 
-def _routes() -> Iterator[ipaddress.IPv4Network]:
+def _routes() -> Iterator[tuple[str, ipaddress.IPv4Network]]:
     for line in Path("/proc/net/route").read_text(encoding="ascii").splitlines()[1:]:
         fields = line.split()
         target, mask = (socket.ntohl(int(fields[column], 16)) for column in (1, 7))
         if mask:
-            yield ipaddress.IPv4Network((target, mask.bit_count()))
+            yield fields[0], ipaddress.IPv4Network((target, mask.bit_count()))
 
 
 def _address(text: str) -> bytes:

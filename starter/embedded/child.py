@@ -12,10 +12,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import structlog
+
 from starter.embedded import launch
 from starter.embedded.errors import EmbeddedError
 from starter.embedded.record import signal_group
 
+log = structlog.get_logger()
+
+KILLED_SECONDS = 3.0
 LOG_LIMIT_BYTES = 16 * 1024 * 1024
 
 
@@ -54,8 +59,8 @@ class Folders:
 
     def __post_init__(self) -> None:
         try:
-            self.logs.mkdir(parents=True, exist_ok=True)
-            self.run.mkdir(parents=True, exist_ok=True)
+            self.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise EmbeddedError(
                 f"Can't write to {self.data} ({error.strerror}): name another directory in CODEHUB_DATA."
@@ -85,14 +90,14 @@ class Process:
         self._log = folders.log(child.name)
         trim_log(self._log)
         try:
-            with self._log.open("ab") as log:
-                self._log_start = log.tell()
+            with self._log.open("ab") as output:
+                self._log_start = output.tell()
                 self._popen = subprocess.Popen(
                     _command(child, self._record),
                     env={**os.environ, **child.env},
                     cwd=child.cwd,
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
+                    stdout=output,
                     stderr=subprocess.STDOUT,
                     # A session of its own: Ctrl-C at the terminal reaches the supervisor only, which stops in order.
                     start_new_session=True,
@@ -103,19 +108,23 @@ class Process:
 
     @property
     def exit_code(self) -> int | None:
-        return self._popen.poll()
+        """None while it runs."""
+        if self._popen.returncode is None and _has_ended(self.pid):
+            # What it started must not outlive it. Until it is reaped, its number, and so its group's, is its own.
+            signal_group(self.pid, signal.SIGKILL)
+            self._popen.wait()
+            self._record.unlink(missing_ok=True)
+        return self._popen.returncode
 
     async def wait(self) -> int:
-        while (code := self._popen.poll()) is None:
-            await _exited(self.pid)
-        self._record.unlink(missing_ok=True)
+        while (code := self.exit_code) is None:
+            await _end_of(self.pid)
         return code
 
     def send(self, number: int) -> None:
-        """To the child alone; never to a process that got its number later, as it is reaped by us only."""
-        if self._popen.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._popen.send_signal(number)
+        """To the child alone, never to a process that got its number later: it is reaped here only."""
+        if self.exit_code is None:
+            os.kill(self.pid, number)
 
     async def stop(self, patience: float) -> None:
         """Ask; after `patience` seconds, insist. Nothing of its process group is left."""
@@ -124,25 +133,27 @@ class Process:
         try:
             await asyncio.wait_for(self.wait(), patience)
         except TimeoutError:
-            self.kill()
-            await self.wait()
+            await self.kill()
         finally:
             help_along.cancel()
             await asyncio.gather(help_along, return_exceptions=True)
-        signal_group(self.pid, signal.SIGKILL)
 
-    def kill(self) -> None:
-        if self._popen.poll() is None:
+    async def kill(self) -> None:
+        """At once, with all of its group. Only one that hangs in the kernel is left behind, and said so."""
+        if self.exit_code is None:
             signal_group(self.pid, signal.SIGKILL)
-            self.send(signal.SIGKILL)
+            try:
+                await asyncio.wait_for(self.wait(), KILLED_SECONDS)
+            except TimeoutError:
+                log.warning("embedded_child_hangs", child=self.child.name, pid=self.pid)
 
     def ending(self) -> str:
         """How it ended and its last words, on one line."""
-        code = self._popen.poll()
+        code = self.exit_code
         if code is None:
             how = "runs"
         elif code < 0:
-            how = f"ended by {signal.Signals(-code).name}"
+            how = f"ended by {_signal_name(-code)}"
         else:
             how = f"ended with exit code {code}"
         words = last_lines(self._log, since=self._log_start)
@@ -157,19 +168,17 @@ async def run_once(child: Child, folders: Folders, within: float) -> None:
     except TimeoutError:
         raise EmbeddedError(f"{child.name} took longer than {within:.0f} s: see {folders.log(child.name)}") from None
     finally:
-        if process.exit_code is None:
-            process.kill()
-            process.exit_code  # noqa: B018 reaped here: this frame may be left by a cancellation
+        await process.kill()
     if code != 0:
         raise EmbeddedError(f"{child.name} {process.ending()}")
 
 
 def last_lines(path: Path, *, since: int = 0, count: int = 3) -> str:
     try:
-        with path.open("rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(since if since <= size else 0, size - 4096))
-            text = log.read().decode(errors="replace")
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(since if since <= size else 0, size - 4096))
+            text = file.read().decode(errors="replace")
     except OSError:
         return ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -198,8 +207,23 @@ def _command(child: Child, record: Path) -> list[str]:
     return [sys.executable, "-I", "-S", launch.__file__, json.dumps(spec), *child.argv]
 
 
-async def _exited(pid: int) -> None:
-    """Return when the process is gone; on systems without pidfd, after a moment (the caller asks again)."""
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _has_ended(pid: int) -> bool:
+    """Without reaping it."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+async def _end_of(pid: int) -> None:
+    """Return when the process has ended; on systems without pidfd, after a moment (the caller asks again)."""
     try:
         handle = os.pidfd_open(pid)
     except (AttributeError, OSError):

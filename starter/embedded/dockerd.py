@@ -41,8 +41,11 @@ class Dockerd:
     @classmethod
     def from_state(cls, data: Path, state: State) -> "Dockerd":
         tag = hashlib.sha256(os.fsencode(data.resolve())).hexdigest()[:8]
-        subnet = state.note("docker-subnet", choose_subnet)
-        return cls(data=data, tag=tag, bridge=Bridge(f"chub-{tag}", ipaddress.IPv4Network(subnet)))
+        bridge = Bridge(f"chub-{tag}", ipaddress.IPv4Network(state.note("docker-subnet", choose_subnet)))
+        if not bridge.is_free():
+            state.forget("docker-subnet")
+            bridge = Bridge(bridge.name, ipaddress.IPv4Network(state.note("docker-subnet", choose_subnet)))
+        return cls(data=data, tag=tag, bridge=bridge)
 
     @property
     def host(self) -> str:

@@ -17,8 +17,14 @@ ADVICE = "install Docker Engine (https://docs.docker.com/engine/install/) and st
 async def reachable_engine() -> str | None:
     """The address of an engine that answers where engines usually listen."""
     for path in _usual_sockets():
-        if path.exists() and await answers(f"unix://{path}"):
-            return f"unix://{path}"
+        if path.exists():
+            if not os.access(path, os.R_OK | os.W_OK):
+                raise EmbeddedError(
+                    f"You may not use the Docker engine at {path}: join its group (usermod -aG docker, then log in "
+                    f"again), or name another engine in DOCKER_HOST."
+                )
+            if await answers(f"unix://{path}"):
+                return f"unix://{path}"
     return None
 
 

@@ -15,7 +15,8 @@ import sys
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
-PR_SET_KEEPCAPS = 8
+PR_SET_SECUREBITS = 28
+SECBIT_NO_SETUID_FIXUP = 1 << 2
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_RAISE = 2
 CAP_DAC_OVERRIDE = 1
@@ -70,7 +71,8 @@ def _write_record(path: str, stop_signal: int) -> None:
 
 def _become(uid: int, gid: int, *, keep_search: bool) -> None:
     if keep_search:
-        _prctl(PR_SET_KEEPCAPS, 1)
+        # The change of user then leaves the capabilities alone, and access(2) counts them.
+        _prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP)
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
@@ -81,6 +83,8 @@ def _become(uid: int, gid: int, *, keep_search: bool) -> None:
 
 def _keep_search() -> None:
     """Let this user pass through directories that are closed to it, such as /root above the data directory."""
+    if sys.platform != "linux":
+        sys.exit("This user can't pass through the directories above its data: choose another place for them.")
     for capability in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
         header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
         sets = (ctypes.c_uint32 * 6)(*[1 << capability] * 3, 0, 0, 0)

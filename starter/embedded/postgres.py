@@ -6,6 +6,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,6 +167,15 @@ def _remove_stale_pid(path: Path) -> None:
         pid = int(path.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
         return
-    shown = subprocess.run(["ps", "-o", "comm=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    if shown.returncode == 0 and "postgres" not in shown.stdout:
+    if "postgres" not in (_program_of(pid) or "postgres"):
         path.unlink(missing_ok=True)
+
+
+def _program_of(pid: int) -> str | None:
+    if sys.platform != "linux":
+        command = ["/bin/ps", "-o", "comm=", "-p", str(pid)]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout or None
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None

@@ -6,11 +6,11 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from starter.embedded import engine
 from starter.embedded.child import Child
@@ -76,7 +76,7 @@ class Stack:
         try:
             self.state = State(self.data)
             self._supervisor = Supervisor(self.data, self._progress)
-            await asyncio.gather(self._start_services(), self._start_docker())
+            await _together(self._start_services(), self._start_docker())
         except BaseException:
             await self._close()
             raise
@@ -146,10 +146,10 @@ class Stack:
 
 @contextlib.contextmanager
 def until_signal() -> Iterator[None]:
-    """SIGINT and SIGTERM end the block, wherever it is, by cancelling the task that entered it."""
+    """SIGINT, SIGTERM and SIGHUP end the block, wherever it is, by cancelling the task that entered it."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
-    signals = (signal.SIGINT, signal.SIGTERM)
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     received: list[int] = []
 
     def end(number: int) -> None:
@@ -168,6 +168,17 @@ def until_signal() -> Iterator[None]:
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
+
+
+async def _together(*parts: Coroutine[Any, Any, None]) -> None:
+    """Side by side; when one fails, the others have ended before this does."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def prepare_data(data: Path) -> None:

@@ -18,6 +18,7 @@ log = structlog.get_logger()
 FIRST_DELAY, LONGEST_DELAY = 0.2, 5.0
 STEADY_SECONDS = 10.0
 TRIES_AT_START = 5
+# Then they are killed, and all is over within ten.
 STOP_SECONDS = 9.0
 READY_PAUSE = 0.03
 
@@ -27,15 +28,19 @@ class Supervisor:
     the kernel ties a child's life to the *thread* that started it.
     """
 
-    def __init__(self, data: Path, progress: Progress | None = None) -> None:
+    def __init__(self, data: Path, progress: Progress | None = None, *, stop_within: float = STOP_SECONDS) -> None:
         self.folders = Folders(data)
+        self._stop_within = stop_within
         self._progress = progress or NoProgress()
         self._keepers: dict[str, _Keeper] = {}
         self._logs: asyncio.Task[None] | None = None
+        self._stopped = False
         end_leftovers(self.folders.run)
 
     async def start(self, *children: Child) -> None:
         """Start them side by side, each after those it names, and return when all are ready."""
+        if self._stopped:
+            raise EmbeddedError("The embedded services are being stopped.")
         if self._logs is None:
             self._logs = asyncio.create_task(self._trim_logs())
         started = [_Keeper(child, self.folders, self._progress, self._keepers) for child in children]
@@ -51,7 +56,8 @@ class Supervisor:
                 wait.cancel()
 
     async def stop(self) -> None:
-        """Stop all, dependents first, within 10 s; a cancellation meanwhile is obeyed afterwards."""
+        """Stop all, dependents first, in `stop_within` seconds; a cancellation meanwhile is obeyed afterwards."""
+        self._stopped = True
         stopping = asyncio.ensure_future(self._stop(self._keepers.values()))
         cancelled = False
         while not stopping.done():
@@ -77,7 +83,7 @@ class Supervisor:
 
     async def pause(self, name: str) -> None:
         """Stop one child and leave it stopped, as if its service were down."""
-        await self._keepers[name].stop(time.monotonic() + STOP_SECONDS)
+        await self._keepers[name].stop(time.monotonic() + self._stop_within)
 
     async def resume(self, name: str) -> None:
         keeper = self._keepers[name]
@@ -87,7 +93,7 @@ class Supervisor:
     async def _stop(self, keepers: Iterable["_Keeper"]) -> None:
         if self._logs:
             self._logs.cancel()
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + self._stop_within
         stops: dict[str, asyncio.Task[None]] = {}
 
         async def in_turn(keeper: _Keeper) -> None:
@@ -157,7 +163,9 @@ class _Keeper:
 
     async def _keep(self) -> None:
         for name in self.child.after:
-            await self._others[name].ready.wait()
+            # What isn't here is external: nothing to wait for.
+            if name in self._others:
+                await self._others[name].ready.wait()
         began = time.monotonic()
         deaths = 0
         while True:
@@ -181,13 +189,14 @@ class _Keeper:
             self._progress.step(self.child.name, "starting")
             self.process = Process(self.child, self._folders)
         except (EmbeddedError, OSError) as error:
-            if not self._was_ready:
+            if self._was_ready:
+                return str(error)
+            if isinstance(error, EmbeddedError):
                 raise
-            return str(error)
+            raise EmbeddedError(f"{self.child.name} can't be prepared: {error}.") from error
         trouble = await self._until_ready(self.process)
         if trouble:
-            self.process.kill()
-            await self.process.wait()
+            await self.process.kill()
             return trouble
         if not self._was_ready:
             self._progress.done(self.child.name, time.monotonic() - began)
@@ -211,5 +220,6 @@ class _Keeper:
                     return f"not ready after {self.child.ready_within:.0f} s: {error!r}; {process.ending()}"
                 await asyncio.sleep(READY_PAUSE)
             else:
-                return None
+                # Who answered was another, if this one is dead.
+                return None if process.exit_code is None else process.ending()
         raise AssertionError

@@ -6,7 +6,7 @@ import pytest
 
 from domain.errors import ActionFailed
 from domain.model import OperationId, WorkspaceId
-from domain.observation import Resources
+from domain.observation import Presence, Resources
 from tests.adapters.docker_world import DockerWorld, docker_world, new_workspace
 
 pytestmark = pytest.mark.docker
@@ -71,3 +71,15 @@ async def test_side_by_side(mine: DockerWorld, theirs: DockerWorld, ws: Workspac
     assert (await theirs.runtime.observe_all()).keys() == {ws}
     await mine.runtime.stop(own)
     assert (await theirs.runtime.observe(ws, probe=True)).endpoint
+
+
+async def test_odd_things_with_our_labels(mine: DockerWorld) -> None:
+    """A container or volume that carries our labels under another name is no workspace, and hides none."""
+    own = new_workspace()
+    await mine.runtime.create_volume(own, OP)
+    ours = {"codehub.installation": mine.config.installation}
+    copied = ours | {"codehub.workspace": own}
+    for labels in (ours, copied):
+        mine.api.create_container(mine.image, labels=labels | {"codehub.role": "workspace"})
+        mine.api.create_volume(labels=labels | {"codehub.role": "home"})
+    assert await mine.runtime.observe_all() == {own: Resources(volume=Presence.PRESENT)}

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
+from adapters.docker.firewall import Firewall
 from domain.errors import ActionFailed
 from domain.model import OperationId, WorkspaceId
 from domain.observation import ContainerState
@@ -70,3 +72,13 @@ async def test_removed_only_when_nobody_runs_on_it(world: DockerWorld, ws: Works
     for _ in range(2):
         await world.runtime.remove_network()
         assert world.mine()["networks"] == []
+
+
+def test_a_machine_without_the_bridge_is_warned_of_once() -> None:
+    """Where no rule can be put in, the log says what can be reached and what to do, one time."""
+    firewall = Firewall("ch-nosuch", "test", ())
+    with capture_logs() as logs:
+        firewall.ensure()
+        firewall.ensure()
+    assert [entry["event"] for entry in logs] == ["workspaces_can_reach_the_host"]
+    assert "0.0.0.0" in logs[0]["detail"]

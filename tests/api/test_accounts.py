@@ -24,12 +24,13 @@ async def test_users(api: Api, admin: Person) -> None:
     assert (await admin("GET", f"{USERS}/{made.json['id']}")).json == made.json
 
 
-@pytest.mark.parametrize("username", ["", "Carol", "-x", "a b", "x" * 64, "ä", "x\n", "a/b", None, 7])
-async def test_usernames(admin: Person, username: object) -> None:
+async def test_usernames(admin: Person) -> None:
     """A username is what the table takes, and nothing else."""
-    answer = await admin("POST", USERS, {"username": username, "password": PASSWORD})
-    assert (answer.status, answer.code) == (422, "invalid")
-    assert "username" in answer.message
+    for username in ("", "Carol", "-x", "a b", "x" * 64, "ä", "x\n", "a/b", None, 7):
+        answer = await admin("POST", USERS, {"username": username, "password": PASSWORD})
+        assert (answer.status, answer.code) == (422, "invalid"), username
+        assert "username" in answer.message
+    assert (await admin("POST", USERS, {"username": "x" * 63, "password": PASSWORD})).status == 201
 
 
 async def test_disabled_users(api: Api, admin: Person, alice: Person) -> None:

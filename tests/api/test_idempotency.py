@@ -1,7 +1,5 @@
 import asyncio
 
-import pytest
-
 from tests.api.world import Api, Person
 
 PATH = "/api/v1/workspaces"
@@ -70,9 +68,9 @@ async def test_keys_are_kept_for_a_day(api: Api, alice: Person) -> None:
     assert (fresh.status, fresh.json["name"]) == (201, "two")
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "two words", "schlüssel"])
-async def test_keys_that_are_none(alice: Person, key: str) -> None:
+async def test_keys_that_are_none(alice: Person) -> None:
     """A key is 1 to 255 visible characters."""
-    answer = await alice("POST", PATH, BODY, Idempotency_Key=key)
-    assert (answer.status, answer.code) == (422, "invalid")
-    assert "Idempotency-Key" in answer.message
+    for key in ("", "x" * 256, "two words", "schlüssel"):
+        answer = await alice("POST", PATH, BODY, Idempotency_Key=key)
+        assert (answer.status, answer.code) == (422, "invalid"), key
+        assert "Idempotency-Key" in answer.message

@@ -49,9 +49,7 @@ async def test_another_users_object_is_not_there(api: Api, alice: Person, bob: P
         if "{" not in path:
             continue
         theirs = await bob(method, path.format(**hers), {} if method == "PATCH" else None)
-        nobody = await bob(
-            method, path.format(**dict.fromkeys(hers, NOBODY)), {} if method == "PATCH" else None
-        )
+        nobody = await bob(method, path.format(**dict.fromkeys(hers, NOBODY)), {} if method == "PATCH" else None)
         assert (theirs.status, theirs.code) == (404, "not_found"), (method, path)
         assert theirs.body == nobody.body, (method, path)
         checked += 1
@@ -77,7 +75,8 @@ async def test_nobody_gets_nothing(api: Api, alice: Person) -> None:
         if (method, path) in OPEN:
             continue
         for headers in ({}, {"Cookie": "session=made-up"}, {"Authorization": "Bearer chub_made-up"}):
-            answer = await api(method, path.format(**hers), BODIES.get(path, {}) if method != "GET" else None, **headers)
+            body = BODIES.get(path, {}) if method != "GET" else None
+            answer = await api(method, path.format(**hers), body, **headers)
             assert (answer.status, answer.code) == (401, "unauthenticated"), (method, path)
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 

@@ -94,12 +94,12 @@ async def test_phase_filter(api: Api, alice: Person) -> None:
     assert (await alice("GET", f"{PATH}?phase=RUNNING")).json == {"items": [], "total": 0}
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "offset=-1", "phase=ASLEEP", "pahse=RUNNING"])
-async def test_bad_queries(alice: Person, query: str) -> None:
+async def test_bad_queries(alice: Person) -> None:
     """A query that can't be right is refused, and the message names the parameter."""
-    answer = await alice("GET", f"{PATH}?{query}")
-    assert (answer.status, answer.code) == (422, "invalid")
-    assert query.partition("=")[0] in answer.message
+    for query in ("limit=0", "limit=201", "limit=x", "offset=-1", "phase=ASLEEP", "pahse=RUNNING"):
+        answer = await alice("GET", f"{PATH}?{query}")
+        assert (answer.status, answer.code) == (422, "invalid"), query
+        assert query.partition("=")[0] in answer.message
 
 
 async def test_deleting_and_deleted(api: Api, alice: Person) -> None:

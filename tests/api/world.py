@@ -5,6 +5,7 @@ tests have a real Temporal listen.
 """
 
 import asyncio
+import io
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -99,7 +100,7 @@ class Api:
         """JSON unless `data` says otherwise; header names are given with underscores."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if data is None and body is not None:
-            data = json.dumps(body).encode()
+            data = io.BytesIO(json.dumps(body).encode())
         if method == "POST" or data is not None:
             named.setdefault("Content-Type", "application/json")
         url = URL(self.url + path, encoded=True)
@@ -155,9 +156,7 @@ async def serving(
     passwords = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     database = await open_database(database_url)
     wakes = RecordedWakes()
-    deps = assemble(
-        config or ApiConfig(default_image="ide:latest", node_id="here"), database, wakes, passwords, checks
-    )
+    deps = assemble(config or ApiConfig(default_image="ide:latest", node_id="here"), database, wakes, passwords, checks)
     app = create_app(deps)
     listener = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"

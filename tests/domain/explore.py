@@ -41,7 +41,8 @@ def _told(state: World, path: tuple[str, ...], events: Events) -> Iterator[tuple
 
 def users(state: World) -> Iterator[tuple[str, World]]:
     for desired in DesiredState:
-        if w.may_wish(state, desired) and state.row.desired_state is not desired:
+        failed = state.row.phase is Phase.ERROR
+        if w.may_wish(state, desired) and (failed or state.row.desired_state is not desired):
             yield f"wish {desired}", w.wish(state, desired)
     if state.row.phase is Phase.ERROR and state.row.error_reason is not None:
         yield "recover", w.recover(state)
@@ -108,6 +109,7 @@ def fingerprint(state: World) -> object:
         ws.operation,
         ws.desired_state,
         ws.error_reason,
+        ws.deleted_at is not None and ws.deleted_at <= ws.phase_changed_at,
         ws.node,
         tuple(names.get(op) for op in (ws.op_id, ws.archive_op_id, _op_of(ws.archive_key))),
         (ws.home_ctx.restoring is not None, ws.home_ctx.restore_marker == ws.archive_key),

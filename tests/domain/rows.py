@@ -23,6 +23,7 @@ from domain.observation import ContainerState, Observation, Presence, Resources
 ID = WorkspaceId("6f1c")
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EARLIER = NOW - timedelta(hours=1)
+DELETED_AT = NOW - timedelta(minutes=1)
 OP = OperationId("op-now")
 OLD_OP = OperationId("op-old")
 OWN_KEY = archive_key(ID, OP)

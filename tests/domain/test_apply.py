@@ -11,6 +11,7 @@ from domain.model import DesiredState, ErrorReason, HomeContext, Operation, Oper
 from domain.observation import UNKNOWN_RESOURCES, ContainerState, Observation, Presence, Resources
 from domain.plan import decide
 from tests.domain.rows import (
+    DELETED_AT,
     EARLIER,
     NOW,
     OLD_KEY,
@@ -130,7 +131,7 @@ def test_a_loss_without_an_operation_is_saved() -> None:
 
 def test_deleted_leaves_nothing_in_flight() -> None:
     """GONE ends the operation and forgets the error that a deletion passes over."""
-    ws = row(Operation.DELETING, desired_state=DesiredState.DELETED, deleted_at=EARLIER, phase=Phase.DELETING)
+    ws = row(Operation.DELETING, desired_state=DesiredState.DELETED, deleted_at=DELETED_AT, phase=Phase.DELETING)
     after = applied(ws, seen())
     assert (after.phase, after.operation, after.error_reason) == (Phase.DELETED, Operation.NONE, None)
 

@@ -19,7 +19,7 @@ from domain.model import (
 )
 from domain.observation import ContainerState, Observation, Presence
 from domain.plan import PLANS, Action, Decision, decide, plan
-from tests.domain.rows import EARLIER, NOW, OLD_KEY, OP, OWN_KEY, formerly, row, seen, violated_checks
+from tests.domain.rows import DELETED_AT, EARLIER, NOW, OLD_KEY, OP, OWN_KEY, formerly, row, seen, violated_checks
 
 NEW_OP = OperationId("op-new")
 ARCHIVES = frozenset({Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE})
@@ -71,13 +71,18 @@ def rows(phases: tuple[Phase, ...] = tuple(Phase)) -> Iterator[Workspace]:
     for phase, operation, desired, error, key in product(
         phases, Operation, DesiredState, ERRORS, (None, OWN_KEY, OLD_KEY)
     ):
-        for home_ctx in (HomeContext(), HomeContext(restoring=OLD_KEY), HomeContext(restore_marker=OLD_KEY)):
+        for home_ctx, changed_at in product(
+            (HomeContext(), HomeContext(restoring=OLD_KEY), HomeContext(restore_marker=OLD_KEY)), (EARLIER, NOW)
+        ):
+            if changed_at is NOW and not (error and desired is DesiredState.DELETED):
+                continue  # only tells an error of the deletion from one of before
             ws = row(
                 operation,
                 phase=phase,
                 desired_state=desired,
-                deleted_at=EARLIER if desired is DesiredState.DELETED else None,
+                deleted_at=DELETED_AT if desired is DesiredState.DELETED else None,
                 error_reason=error,
+                phase_changed_at=changed_at,
                 archive_key=key,
                 archive_op_id=OP if operation in ARCHIVES or key == OWN_KEY else None,
                 home_ctx=home_ctx,

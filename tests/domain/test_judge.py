@@ -10,6 +10,7 @@ from domain.judge import judge, needs_archive
 from domain.model import ConditionName, ErrorReason, HomeContext, Operation, Phase, Workspace
 from domain.observation import UNKNOWN_RESOURCES, ContainerState, Observation, Presence, Resources
 from tests.domain.rows import (
+    DELETED_AT,
     EARLIER,
     NOW,
     OLD_KEY,
@@ -71,12 +72,23 @@ def test_an_error_stays_until_a_person_recovers(reason: ErrorReason) -> None:
 @pytest.mark.parametrize("operation", Operation)
 @pytest.mark.parametrize("error", [None, ErrorReason.TIMEOUT])
 def test_deleted_is_said_only_when_known(operation: Operation, error: ErrorReason | None) -> None:
-    """deleted_at comes first, also before an error; DELETED needs both resources seen to be gone."""
-    ws = row(operation, deleted_at=EARLIER, error_reason=error, conditions=formerly(volume=True, container=True))
+    """deleted_at comes first, also before an error of before; DELETED needs both resources seen to be gone."""
+    ws = row(operation, deleted_at=DELETED_AT, error_reason=error, conditions=formerly(volume=True, container=True))
     for container, volume in product(ContainerState, Presence):
         phase = judge(ws, seen(volume, container), NOW).phase
         gone = container is GONE and volume is ABSENT
         assert phase is (Phase.DELETED if gone else Phase.DELETING)
+
+
+def test_a_deletion_that_failed_waits_for_a_person() -> None:
+    """Contract 10: an error that came after the deletion was asked for is ERROR, until a person recovers or asks
+    again, or until nothing is left to delete."""
+    ws = row(error_reason=ErrorReason.TIMEOUT, phase_changed_at=NOW, deleted_at=DELETED_AT)
+    assert judge(ws, seen(PRESENT), NOW).phase is Phase.ERROR
+    assert judge(ws, seen(ABSENT), NOW).phase is Phase.DELETED
+    assert judge(replace(ws, error_reason=None), seen(PRESENT), NOW).phase is Phase.DELETING
+    again = NOW + timedelta(seconds=1)
+    assert judge(replace(ws, deleted_at=again), seen(PRESENT), again).phase is Phase.DELETING
 
 
 def test_unknown_keeps_every_former_condition() -> None:

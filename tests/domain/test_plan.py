@@ -21,7 +21,7 @@ from domain.model import (
 from domain.observation import UNKNOWN_RESOURCES, ContainerState, Observation, Presence
 from domain.plan import DEFAULT_TIMEOUTS, Action, Decision, claim, decide, plan
 from tests.domain.rows import (
-    EARLIER,
+    DELETED_AT,
     NOW,
     OLD_KEY,
     OLD_OP,
@@ -81,7 +81,7 @@ def _canonical(phase: Phase, desired: DesiredState, operation: Operation) -> tup
     columns: dict[str, Any] = {
         "phase": phase,
         "desired_state": desired,
-        "deleted_at": EARLIER if desired is DesiredState.DELETED else None,
+        "deleted_at": DELETED_AT if desired is DesiredState.DELETED else None,
         "error_reason": ErrorReason.TIMEOUT if phase is Phase.ERROR else None,
         "conditions": formerly(volume=volume, container=container, archive=key),
         "archive_key": key,
@@ -156,7 +156,7 @@ def test_an_operation_fails_after_its_timeout(operation: Operation, blind: bool)
     """At the timeout it still runs; a moment later it is Timeout, also when nothing can be observed."""
     ws = row(operation, archive_op_id=OP, archive_key=OLD_KEY, home_ctx=RESTORING, conditions=formerly())
     if operation is Operation.DELETING:
-        ws = replace(ws, deleted_at=EARLIER, desired_state=DesiredState.DELETED)
+        ws = replace(ws, deleted_at=DELETED_AT, desired_state=DesiredState.DELETED)
     container = READY if operation is Operation.STOPPING else ContainerState.STOPPED
     if container is READY:
         ws = replace(ws, home_ctx=HomeContext())
@@ -200,20 +200,20 @@ def test_an_error_waits_for_a_person() -> None:
 
 def test_deleting_is_possible_in_error() -> None:
     """ERROR and deleted: DELETING; and once nothing is left, GONE."""
-    ws = row(error_reason=ErrorReason.DATA_LOST, desired_state=DesiredState.DELETED, deleted_at=EARLIER)
+    ws = row(error_reason=ErrorReason.DATA_LOST, desired_state=DesiredState.DELETED, deleted_at=DELETED_AT)
     assert decided(ws, seen(PRESENT)) == Decision(Action.CLAIM, Operation.DELETING)
     assert decided(ws, seen(ABSENT)) == Decision(Action.GONE)
     deleting = replace(ws, operation=Operation.DELETING, op_id=OP, op_started_at=NOW, error_reason=None)
     assert decided(deleting, seen(ABSENT)) == Decision(Action.GONE, completed=Operation.DELETING)
+    failed = replace(ws, phase_changed_at=NOW)
+    assert decided(failed, seen(PRESENT)) == Decision(Action.NOTHING), "retries are bounded, also those of deleting"
 
 
 @pytest.mark.parametrize("container", [ContainerState.UNREADY, ContainerState.STOPPED])
 @pytest.mark.parametrize("desired", [DesiredState.STANDBY, DesiredState.ARCHIVED])
 def test_no_home_is_archived_under_a_container(container: ContainerState, desired: DesiredState) -> None:
     """RUNNING→ARCHIVED is STOPPING, then ARCHIVING, also when the container does not answer or has ended."""
-    assert decided(row(desired_state=desired), seen(PRESENT, container)) == Decision(
-        Action.CLAIM, Operation.STOPPING
-    )
+    assert decided(row(desired_state=desired), seen(PRESENT, container)) == Decision(Action.CLAIM, Operation.STOPPING)
 
 
 @pytest.mark.parametrize("home_ctx", [HomeContext(), RESTORING])

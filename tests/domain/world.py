@@ -174,15 +174,18 @@ def perform(world: World) -> World:
 def wish(world: World, desired: DesiredState) -> World:
     """PATCH desired_state, DELETE for DELETED: allowed where `may_wish` says so."""
     assert may_wish(world, desired)
+    world = later(world, timedelta(seconds=1))
     deleted_at = world.now if desired is DesiredState.DELETED else None
     return replace(world, row=replace(world.row, desired_state=desired, deleted_at=deleted_at))
 
 
 def may_wish(world: World, desired: DesiredState) -> bool:
     ws = world.row
-    if ws.operation is not Operation.NONE or ws.deleted_at is not None:
+    if ws.operation is not Operation.NONE or ws.phase is Phase.DELETED:
         return False
-    return desired is DesiredState.DELETED or ws.phase is not Phase.ERROR
+    if desired is DesiredState.DELETED:
+        return True
+    return ws.deleted_at is None and ws.phase is not Phase.ERROR
 
 
 def recover(world: World) -> World:

@@ -2,20 +2,27 @@
 
 import asyncio
 import contextlib
+import socket
+import subprocess
+import sys
 import time
 import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import asyncpg
 import docker
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 from temporalio import workflow
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tests.conftest import S3
+from starter.embedded.record import wait_for
+from tests.conftest import S3, OwnServices
 
 
 @workflow.defn(sandboxed=False)
@@ -88,6 +95,21 @@ async def test_time_skipping(temporal_time_skipping: WorkflowEnvironment) -> Non
     assert time.monotonic() - began < 20
 
 
+async def test_own_services_can_be_taken_down(own_services: OwnServices) -> None:
+    """A test may break what it alone uses: paused it refuses connections, resumed it has its data."""
+    stack = await own_services("valkey")
+    client = Redis.from_url(stack.env["REDIS_URL"])
+    try:
+        await client.set("kept", "yes")
+        await stack.supervisor.pause("valkey")
+        with pytest.raises(RedisConnectionError):
+            await client.ping()
+        await stack.supervisor.resume("valkey")
+        assert await client.get("kept") == b"yes"
+    finally:
+        await client.aclose()
+
+
 @pytest.mark.docker
 def test_image_serves_its_home(docker_host: str, test_image: str, installation: str) -> None:
     """The test image answers on 8080 as user 1000 without capabilities, and stops when it is asked to."""
@@ -105,7 +127,9 @@ def test_image_serves_its_home(docker_host: str, test_image: str, installation: 
         )
         try:
             container.reload()
-            url = f"http://127.0.0.1:{container.ports['8080/tcp'][0]['HostPort']}"
+            published = container.ports["8080/tcp"]
+            assert published
+            url = f"http://127.0.0.1:{published[0]['HostPort']}"
             assert _fetch(f"{url}/cgi-bin/put?hello", data=b"from the home") == b"ok\n"
             assert _fetch(f"{url}/hello") == b"from the home"
             assert b"HTTP_HOST=127.0.0.1" in _fetch(f"{url}/cgi-bin/env")
@@ -128,3 +152,29 @@ def _fetch(url: str, data: bytes | None = None) -> bytes:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
+
+
+HOLDER = """
+import time
+from tests.services import Services, ServicesProcess
+process = ServicesProcess()
+print(process.root, Services(process.root, "main").need("valkey")["url"], flush=True)
+time.sleep(60)
+"""
+
+
+def test_nothing_outlives_a_killed_run() -> None:
+    """kill -9 of the test run: its services end by themselves, and their directory is removed."""
+    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout
+        root, url = run.stdout.readline().split()
+        assert is_listening(url)
+        run.kill()
+    wait_for(lambda: not Path(root).exists(), 20)
+    assert not Path(root).exists()
+    assert not is_listening(url)
+
+
+def is_listening(url: str) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", urlsplit(url).port or 0)) == 0

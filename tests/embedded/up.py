@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import structlog
 
+from starter.embedded.dockerd import Dockerd
 from starter.embedded.errors import EmbeddedError
 from starter.embedded.launch import identity
 from starter.embedded.record import wait_for
@@ -26,7 +27,7 @@ NOWHERE = "unix:///nowhere"
 
 
 class Up:
-    """Everything but what `external` names is started. No Docker engine, unless asked for."""
+    """Everything but what `external` names is started; a Docker engine only with `own_engine="yes"`."""
 
     def __init__(self, data: Path, **external: str | None) -> None:
         arguments = {"data": str(data), "docker_host": NOWHERE, **external}
@@ -99,9 +100,14 @@ async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 async def _main(arguments: dict[str, Any]) -> None:
+    own_engine = arguments.pop("own_engine", None)
     config = StackConfig(**{**arguments, "data": Path(arguments["data"]), "search_attributes": {"Phase": "Keyword"}})
     with until_signal():
         async with Stack(config) as stack:
+            if own_engine:
+                dockerd = Dockerd.from_state(stack.data, stack.state)
+                await stack.add(dockerd.child())
+                stack.env["DOCKER_HOST"] = dockerd.host
             names = ("postgres", "valkey", "seaweed", "temporal", "dockerd")
             children = {name: stack.supervisor.pid(name) for name in names if name in stack.supervisor}
             print(json.dumps({"env": stack.env, "children": children}), flush=True)  # noqa: T201

@@ -10,7 +10,8 @@ from uuid import uuid4
 
 from temporalio.client import Client
 
-from activities.operate import Actuator, Operator
+from activities.attempt import Actuator
+from activities.operate import Operator
 from activities.reconcile import Reconciler
 from activities.resources import ResourceActuators
 from adapters.postgres.database import Database, open_database

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from temporalio.client import Client
 
-from activities.operate import Actuator, Attempt
+from activities.attempt import Actuator, Attempt
 from activities.resources import ResourceActuators
 from adapters.memory.runtime import MemoryRuntime
 from adapters.runtime import Runtime

@@ -1,0 +1,86 @@
+"""RESTORING (SPEC 5): crash-only. Every attempt starts over with a fresh volume, and the marker comes last."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from activities.attempt import Attempt, Superseded
+from activities.integrity import is_intact, read_archive_meta
+from activities.transfer import Progress, Transfers
+from adapters.archive_store import ArchiveStore
+from adapters.homes import Homes, HomeSink
+from adapters.runtime import Runtime
+from adapters.transfer.bridge import Pipe
+from adapters.transfer.unpack import Unpacked, unpack
+from domain.archive import ArchiveMeta
+from domain.errors import ActionFailed, ArchiveCorrupted, DataLost, Unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    homes: Homes
+    runtime: Runtime
+    archives: ArchiveStore
+    transfers: Transfers
+
+    async def restore(self, attempt: Attempt) -> None:
+        ws = attempt.workspace
+        if ws.archive_key is None:
+            raise DataLost("there is no archive to restore")
+        if ws.home_ctx.restore_marker == ws.archive_key:
+            return
+        meta = await read_archive_meta(self.archives, ws.id, ws.archive_key)
+        # Whoever still writes is cut off by `renew`. Whoever begins to write later finds itself superseded, because
+        # it looks after it has its place. So only the last attempt fills the volume that it will mark.
+        await self.homes.renew(ws.id, attempt.op_id)
+        await self.transfers.point("restore_renewed")
+        try:
+            async with self.homes.write(ws.id, attempt.op_id) as sink:
+                await self.transfers.fence(attempt)
+                await self._fill(attempt, sink, ws.archive_key, meta)
+        except ArchiveCorrupted:
+            await self.transfers.fence(attempt)
+            await self.runtime.remove_volume(ws.id)
+            raise
+        await self.transfers.point("restore_extracted")
+        if not await self.transfers.store.save_restore_marker(ws.id, attempt.op_id, attempt.number, ws.archive_key):
+            raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
+        await self.transfers.store.save_context(
+            attempt.op_id, {"archive_size": meta.size, "raw_size": meta.raw_size, "entries": meta.entries}
+        )
+        await self.transfers.point("restore_marked")
+
+    async def _fill(self, attempt: Attempt, sink: HomeSink, key: str, meta: ArchiveMeta) -> None:
+        unpacked = Unpacked()
+        progress = Progress(lambda: unpacked.raw_size, lambda: meta.raw_size)
+        try:
+            async with self.transfers.moving(attempt, progress), self._downloading(key) as pipe:
+                await sink.extract(unpack(pipe, meta, unpacked))
+        except (ActionFailed, Unreachable) as error:
+            # A damaged archive may be refused by the engine before its checksum is known.
+            if not await is_intact(self.archives, key, meta):
+                raise ArchiveCorrupted(f"the archive's bytes are not those that were stored ({error})") from error
+            raise
+
+    @asynccontextmanager
+    async def _downloading(self, key: str) -> AsyncIterator[Pipe]:
+        pipe = Pipe()
+
+        async def feed() -> None:
+            try:
+                async for chunk in self.archives.download(key):
+                    await pipe.send(chunk)
+            except Exception as error:  # noqa: BLE001 - whoever reads raises it
+                pipe.fail(error)
+            else:
+                pipe.close()
+
+        feeder = asyncio.create_task(feed())
+        try:
+            yield pipe
+        finally:
+            feeder.cancel()
+            await asyncio.gather(feeder, return_exceptions=True)
+            # Wakes a thread that still reads.
+            pipe.fail(Unreachable("the transfer was given up"))

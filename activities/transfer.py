@@ -1,0 +1,81 @@
+"""What archive and restore share: how many run at once, how far they are, and whether they still move."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from activities.attempt import Attempt, Superseded
+from adapters.postgres.database import DatabaseUnavailable
+from adapters.postgres.workspaces import WorkspaceStore
+from domain.errors import Unreachable
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Progress:
+    """Written by the transfer's thread, read by the event loop."""
+
+    done: Callable[[], int]
+    total: Callable[[], int | None] = lambda: None
+
+
+Publish = Callable[[Attempt, int, int | None], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    store: WorkspaceStore
+    slots: asyncio.Semaphore
+    publish: Publish | None = None
+    stall_seconds: float = 60.0
+    report_seconds: float = 1.0
+    reached: Callable[[str], Awaitable[None]] | None = None
+
+    @asynccontextmanager
+    async def moving(self, attempt: Attempt, progress: Progress) -> AsyncIterator[None]:
+        """Inside, the transfer has its place, its progress is reported, and it fails when nothing moves."""
+        async with self.slots:
+            try:
+                async with asyncio.timeout(self.stall_seconds) as deadline:
+                    reporter = asyncio.create_task(self._report(attempt, progress, deadline))
+                    try:
+                        yield
+                        await self._save(attempt, progress)
+                    finally:
+                        reporter.cancel()
+                        await asyncio.gather(reporter, return_exceptions=True)
+            except TimeoutError as error:
+                raise Unreachable(f"the transfer stood still for {self.stall_seconds:g} s") from error
+
+    async def fence(self, attempt: Attempt) -> None:
+        if not await self.store.is_current(attempt.op_id, attempt.number):
+            raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
+
+    async def point(self, name: str) -> None:
+        """A place where a crash must lose nothing."""
+        if self.reached is not None:
+            await self.reached(name)
+
+    async def _report(self, attempt: Attempt, progress: Progress, deadline: asyncio.Timeout) -> None:
+        before = -1
+        loop = asyncio.get_running_loop()
+        while True:
+            now = progress.done()
+            if now != before:
+                before = now
+                deadline.reschedule(loop.time() + self.stall_seconds)
+                await self._save(attempt, progress)
+            await asyncio.sleep(self.report_seconds)
+
+    async def _save(self, attempt: Attempt, progress: Progress) -> None:
+        done, total = progress.done(), progress.total()
+        try:
+            await self.store.save_progress(attempt.op_id, attempt.number, done, total)
+            if self.publish is not None:
+                await self.publish(attempt, done, total)
+        except DatabaseUnavailable as error:
+            log.warning("progress_not_saved", error=str(error))

@@ -1,0 +1,170 @@
+"""What is inside a home, through a container that never runs: the engine's archive API reaches its volume.
+
+No helper image, no secret in a container, nothing on disk. Where this process can read the volume's directory itself,
+it reads it with `tar` instead: faster, mtimes to the nanosecond, holes stay holes. Extraction is always the
+engine's, which does it in a chroot: nothing in a tar can leave the container that never runs.
+"""
+
+import asyncio
+import io
+import socket
+import struct
+import tarfile
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from docker import APIClient
+from docker.types import HostConfig, Mount
+
+from adapters.docker.config import DockerConfig
+from adapters.docker.containers import Containers
+from adapters.docker.engine import Engine
+from adapters.docker.enginetar import EngineTar
+from adapters.docker.failures import Conflict, NoImage, NotThere
+from adapters.docker.labels import ROLE, Labels, Role
+from adapters.docker.volumes import Home, Volumes, foreign
+from adapters.homes import HomeStream
+from adapters.transfer.proctar import ProcessTar
+from domain.errors import ActionFailed, DataLost
+from domain.model import OperationId, WorkspaceId
+from domain.naming import volume_name
+
+IMAGE = "codehub-io:1"
+TOP = "home"
+
+
+@dataclass(frozen=True, slots=True)
+class DockerHomes:
+    engine: Engine
+    config: DockerConfig
+    containers: Containers
+    volumes: Volumes
+    direct: bool = True
+    """Whether to read volumes that this process can read itself without the engine."""
+
+    @asynccontextmanager
+    async def read(self, workspace_id: WorkspaceId) -> AsyncIterator[HomeStream]:
+        if await self.volumes.look(workspace_id) is not Home.OURS:
+            raise DataLost(f"Volume {volume_name(workspace_id)} is gone")
+        directory = await self._directory(workspace_id) if self.direct else None
+        if directory is not None:
+            with ProcessTar(directory, TOP) as stream:
+                yield stream
+            return
+        async with self._io(workspace_id, OperationId("read")) as container:
+            with await self.engine.transfer(lambda api: EngineTar(api, container, f"/{TOP}")) as tar:
+                yield tar
+
+    async def renew(self, workspace_id: WorkspaceId, op_id: OperationId) -> None:
+        await self._sweep(workspace_id)
+        await self.volumes.remove(workspace_id)
+        if await self.volumes.create(workspace_id, op_id) is not Home.OURS:
+            raise foreign(workspace_id)
+
+    @asynccontextmanager
+    async def write(self, workspace_id: WorkspaceId, op_id: OperationId) -> AsyncIterator["DockerSink"]:
+        async with self._io(workspace_id, op_id) as container:
+            yield DockerSink(self.engine, container)
+
+    @asynccontextmanager
+    async def _io(self, workspace_id: WorkspaceId, op_id: OperationId) -> AsyncIterator[str]:
+        """A container that never runs, on the volume. One at a time: a former one is a lost attempt's."""
+        await self._sweep(workspace_id)
+        container = await self._create(workspace_id, op_id)
+        try:
+            yield container
+        finally:
+            await asyncio.shield(self._removed(container))
+
+    async def _create(self, workspace_id: WorkspaceId, op_id: OperationId) -> str:
+        labels = Labels(self.config.installation).of(workspace_id, Role.IO, op_id)
+
+        def create(api: APIClient) -> str:
+            made = api.create_container(
+                IMAGE,
+                command=["never"],
+                name=f"{volume_name(workspace_id)}-io",
+                labels=labels,
+                network_disabled=True,
+                host_config=HostConfig(
+                    version=api.api_version,
+                    mounts=[Mount(f"/{TOP}", volume_name(workspace_id), type="volume", no_copy=True)],
+                    network_mode="none",
+                ),
+            )
+            return str(made["Id"])
+
+        try:
+            return await self.engine.act(create)
+        except NoImage:
+            await self.engine.act(_import_image)
+            return await self.engine.act(create)
+        except Conflict as error:
+            raise ActionFailed(f"another attempt works on {volume_name(workspace_id)}: {error}") from error
+
+    async def _sweep(self, workspace_id: WorkspaceId) -> None:
+        """Whoever still reads or writes through a former container is cut off."""
+        found = None
+        with suppress(NotThere):
+            found = await self.engine.look(lambda api: api.inspect_container(f"{volume_name(workspace_id)}-io"))
+        if found is not None:
+            if (found["Config"].get("Labels") or {}).get(ROLE) != Role.IO:
+                raise ActionFailed(f"Container {volume_name(workspace_id)}-io is not codehub's: remove or rename it")
+            await self.containers.remove(found["Id"])
+
+    async def _removed(self, container: str) -> None:
+        with suppress(ActionFailed):
+            await self.containers.remove(container)
+
+    async def _directory(self, workspace_id: WorkspaceId) -> Path | None:
+        if not await self.engine.compute(lambda: is_local(self.engine.where)):
+            return None
+        found = await self.engine.look(lambda api: api.inspect_volume(volume_name(workspace_id)))
+        if found.get("Driver") != "local" or found.get("Options"):
+            return None
+        return await self.engine.compute(lambda: _readable(Path(found["Mountpoint"])))
+
+
+@dataclass(frozen=True, slots=True)
+class DockerSink:
+    engine: Engine
+    container: str
+
+    async def extract(self, tar: Iterable[bytes]) -> None:
+        # At the root, not at the home: the engine refuses links that point above the directory it extracts to.
+        await self.engine.transfer(lambda api: api.put_archive(self.container, "/", tar))
+
+
+def is_local(where: str) -> bool:
+    """Whether the engine sees the files that this process sees: a socket may be forwarded from elsewhere."""
+    path = where.removeprefix("unix://")
+    if path == where or not hasattr(socket, "SO_PEERCRED"):
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        process, _, _ = struct.unpack("3i", credentials)
+        return Path(f"/proc/{process}/comm").read_text().strip() in {"dockerd", "systemd"}
+    except OSError:
+        return False
+
+
+def _readable(directory: Path) -> Path | None:
+    try:
+        with suppress(StopIteration):
+            next(directory.iterdir())
+    except OSError:
+        return None
+    return directory
+
+
+def _import_image(api: APIClient) -> None:
+    """An image of zero bytes: enough to create a container."""
+    empty = io.BytesIO()
+    with tarfile.open(fileobj=empty, mode="w"):
+        pass
+    repository, tag = IMAGE.split(":")
+    api.import_image_from_data(empty.getvalue(), repository=repository, tag=tag)

@@ -1,0 +1,41 @@
+"""The interface to what is inside a home: out as a tar stream, in from one."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from domain.model import OperationId, WorkspaceId
+
+
+class HomeStream(Protocol):
+    """A home's tar, with `home/` as its top directory. Iterated in a thread; closing it from another ends it."""
+
+    total: int | None
+    """Bytes that the files hold, where that is known beforehand."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    @property
+    def sockets(self) -> int:
+        """How many sockets were left out, known at the end."""
+        ...
+
+
+class Homes(Protocol):
+    def read(self, workspace_id: WorkspaceId) -> AbstractAsyncContextManager[HomeStream]:
+        """The home as it is. No container may run on it. Raises DataLost where there is no volume."""
+        ...
+
+    async def renew(self, workspace_id: WorkspaceId, op_id: OperationId) -> None:
+        """An empty volume in place of whatever is there, also in place of what another attempt writes to."""
+        ...
+
+    def write(self, workspace_id: WorkspaceId, op_id: OperationId) -> AbstractAsyncContextManager["HomeSink"]:
+        """Fill the volume. Entered, it can be written to; a later `renew` takes it away."""
+        ...
+
+
+class HomeSink(Protocol):
+    async def extract(self, tar: Iterable[bytes]) -> None:
+        """Extract the stream, which is iterated in a thread. Nothing in it can leave the volume."""
+        ...

@@ -1,0 +1,83 @@
+"""The client of the S3 store, and what its failures mean."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import aioboto3
+import aiohttp
+from aiobotocore.config import AioConfig
+from botocore.exceptions import BotoCoreError, ClientError
+
+from domain.errors import ActionFailed, Unreachable
+
+if TYPE_CHECKING:
+    from types_aiobotocore_s3.client import S3Client
+
+NOT_FOUND = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload"})
+AWAY = (BotoCoreError, aiohttp.ClientError, OSError, TimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class S3Config:
+    endpoint: str
+    access_key: str
+    bucket: str
+    secret_key: str = field(repr=False)
+    region: str = "us-east-1"
+    timeout: float = 20.0
+    """Seconds without a byte after which a connection counts as broken."""
+
+
+class NotStored(ActionFailed):
+    """The store says that there is no such object."""
+
+
+@asynccontextmanager
+async def open_client(config: S3Config) -> AsyncIterator["S3Client"]:
+    async with aioboto3.Session().client(
+        "s3",
+        endpoint_url=config.endpoint,
+        aws_access_key_id=config.access_key,
+        aws_secret_access_key=config.secret_key,
+        region_name=config.region,
+        config=AioConfig(
+            signature_version="s3v4",
+            connect_timeout=min(5.0, config.timeout),
+            read_timeout=config.timeout,
+            # SPEC 6: inside an attempt, a transfer tries three times.
+            retries={"total_max_attempts": 3, "mode": "standard"},
+            s3={"addressing_style": "path"},
+            max_pool_connections=64,
+        ),
+    ) as client:
+        yield client
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        raise _answered(error, what) from error
+    except AWAY as error:
+        raise Unreachable(f"the object store did not answer ({what}): {str(error) or type(error).__name__}") from error
+
+
+def is_missing(error: ClientError) -> bool:
+    return str(error.response.get("Error", {}).get("Code", "")) in NOT_FOUND
+
+
+def _answered(error: ClientError, what: str) -> Exception:
+    details = error.response.get("Error", {})
+    code = str(details.get("Code", ""))
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    text = f"{code} {details.get('Message', '')}".strip()
+    if code in NOT_FOUND:
+        return NotStored(f"the object store has no such object ({what}): {text}")
+    if status == 507:
+        return ActionFailed(f"the object store is full ({what}): {text}")
+    if status >= 500 or code in {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable"}:
+        return Unreachable(f"the object store is not available ({what}): {text}")
+    return ActionFailed(f"the object store refused ({what}): {text}")

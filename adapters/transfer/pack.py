@@ -1,0 +1,59 @@
+"""From a home's tar stream to the parts of its archive."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from io import BytesIO
+
+import zstandard
+
+from adapters.transfer.tarscan import TarScanner
+
+MIB = 1024 * 1024
+LEVEL = 3
+
+
+def part_size(number: int) -> int:
+    """Of the part with this number: stores take 10,000 parts, so large archives get larger ones."""
+    return (16 if number <= 4000 else 64) * MIB
+
+
+@dataclass(slots=True)
+class Packed:
+    """What is known of an archive while it is made; complete once the stream has ended."""
+
+    raw_size: int = 0
+    size: int = 0
+    scanner: TarScanner = field(default_factory=TarScanner)
+    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+
+    @property
+    def sha256(self) -> str:
+        return self.digest.hexdigest()
+
+
+def pack(source: Iterable[bytes], packed: Packed, threads: int = -1) -> Iterator[bytes]:
+    """Compress `source` into parts. Raises TarBroken before the last part when the stream was cut."""
+    # The frame's own checksum lets plain `zstd -t` find damage, too.
+    compressor = zstandard.ZstdCompressor(level=LEVEL, threads=threads, write_checksum=True).compressobj()
+    buffer = BytesIO()
+    number = 1
+    for chunk in source:
+        kept = packed.scanner.feed(chunk)
+        packed.raw_size += len(kept)
+        buffer.write(compressor.compress(kept))
+        if buffer.tell() >= part_size(number):
+            yield _taken(buffer, packed)
+            number += 1
+    packed.scanner.finish()
+    buffer.write(compressor.flush())
+    yield _taken(buffer, packed)
+
+
+def _taken(buffer: BytesIO, packed: Packed) -> bytes:
+    part = buffer.getvalue()
+    buffer.seek(0)
+    buffer.truncate()
+    packed.digest.update(part)
+    packed.size += len(part)
+    return part

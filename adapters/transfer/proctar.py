@@ -1,0 +1,85 @@
+"""A directory as a tar stream, read by `tar` itself."""
+
+import contextlib
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from domain.errors import ActionFailed
+
+_CHUNK = 1024 * 1024
+_LAST_WORDS = 500
+
+
+class ProcessTar:
+    """`adapters.homes.HomeStream`. A file that changes while it is read is a failure: nobody should use the home."""
+
+    def __init__(self, directory: Path, top: str) -> None:
+        self.total: int | None = None
+        self.sockets = 0
+        self._words: list[str] = []
+        self._tar = subprocess.Popen(
+            [
+                "tar",
+                "--create",
+                "--format=posix",
+                "--pax-option=delete=atime,delete=ctime",
+                "--numeric-owner",
+                "--sparse",
+                "--xattrs",
+                "--xattrs-include=user.*",
+                f"--transform=flags=rhS;s,^[.],{top},",
+                f"--directory={directory}",
+                ".",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        threading.Thread(target=self._measure, args=(directory,), daemon=True).start()
+
+    def __iter__(self) -> Iterator[bytes]:
+        assert self._tar.stdout is not None  # noqa: S101 - for the type checker
+        while chunk := self._tar.stdout.read(_CHUNK):
+            yield chunk
+        code = self._tar.wait()
+        self._listener.join()
+        if code != 0:
+            raise ActionFailed(
+                f"the home can't be read: {' '.join(self._words)[-_LAST_WORDS:] or f'tar ended with {code}'}"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tar.kill()
+        self._tar.wait()
+        self._listener.join()
+        for stream in (self._tar.stdout, self._tar.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _listen(self) -> None:
+        assert self._tar.stderr is not None  # noqa: S101 - for the type checker
+        for line in self._tar.stderr:
+            text = line.decode(errors="replace").strip()
+            if text.endswith("socket ignored"):
+                self.sockets += 1
+            else:
+                self._words.append(text)
+                del self._words[:-5]
+
+    def _measure(self, directory: Path) -> None:
+        """For the progress only; it may come late, or not at all."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            used = subprocess.run(
+                ["du", "-s", "--block-size=1", "--", str(directory)], capture_output=True, check=False, timeout=600
+            )
+            self.total = int(used.stdout.split()[0])
