@@ -71,6 +71,9 @@ class Settings(BaseModel):
     reconciler_stopping_timeout: Seconds = Field(300, gt=0, description="STOPPING, s")
     reconciler_deleting_timeout: Seconds = Field(300, gt=0, description="DELETING, s")
 
+    archive_max_transfers: int = Field(4, ge=1, description="archives and restores at once per worker")
+    archive_stall_seconds: Seconds = Field(60, gt=0, description="a transfer that moves nothing for this long fails, s")
+
     limits_max_running_per_user: int = Field(2, ge=0, description="RUNNING workspaces of one user")
     limits_max_running_global: int = Field(100, ge=0, description="RUNNING workspaces in all")
 

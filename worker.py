@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,11 +12,17 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from activities.archive import Archiving
+from activities.attempt import Actuator
 from activities.operate import Operator
 from activities.reconcile import Pace, Reconciler
 from activities.resources import ResourceActuators
+from activities.restore import Restoring
+from activities.transfer import Transfers
+from adapters.archive_store import ArchiveStore
 from adapters.docker.config import DockerConfig
 from adapters.docker.runtime import DockerRuntime
+from adapters.homes import Homes
 from adapters.postgres.attention import Attention
 from adapters.postgres.database import Database, open_database
 from adapters.postgres.installation import installation_id
@@ -29,6 +35,7 @@ from coordinator.census import Census
 from coordinator.leader import Leader
 from coordinator.listener import WakeListener
 from coordinator.observer import Observer
+from domain.model import Operation
 from settings import Settings, required
 from workflows.client import TemporalAddress, Waker, connect
 from workflows.messages import TASK_QUEUE
@@ -76,14 +83,33 @@ async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncItera
         runtime = DockerRuntime(docker_config(settings, await installation_id(database)))
         stack.push_async_callback(runtime.close)
         archives = await stack.enter_async_context(open_store(s3_config(settings)))
+        await archives.ensure_bucket()
         reconciler = Reconciler(WorkspaceStore(database), runtime, archives, node, settings.timeouts, pace(settings))
+        transfers = Transfers(
+            reconciler.store,
+            asyncio.Semaphore(settings.archive_max_transfers),
+            stall_seconds=settings.archive_stall_seconds,
+        )
         operator = Operator(
             reconciler,
-            ResourceActuators(runtime).by_operation(),
+            actuators(runtime, runtime.homes(), archives, transfers),
             timedelta(seconds=settings.reconciler_retry_backoff),
             settings.reconciler_max_retries,
         )
         yield Parts(settings, client, database, database_url, runtime, operator, node)
+
+
+def actuators(
+    runtime: Runtime, homes: Homes, archives: ArchiveStore, transfers: Transfers
+) -> Mapping[Operation, Actuator]:
+    """Every operation, and what does it."""
+    archiving = Archiving(homes, runtime, archives, transfers)
+    return {
+        **ResourceActuators(runtime).by_operation(),
+        Operation.ARCHIVING: archiving.archive,
+        Operation.CREATE_EMPTY_ARCHIVE: archiving.create_empty,
+        Operation.RESTORING: Restoring(homes, runtime, archives, transfers).restore,
+    }
 
 
 @asynccontextmanager

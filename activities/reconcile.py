@@ -9,7 +9,7 @@ from uuid import uuid4
 import structlog
 from temporalio import activity
 
-from adapters.archive_store import ArchiveStore
+from adapters.archive_store import ArchiveObserver
 from adapters.postgres.workspaces import WorkspaceStore
 from adapters.runtime import Runtime
 from domain.apply import apply
@@ -47,7 +47,7 @@ def _new_id() -> OperationId:
 class Reconciler:
     store: WorkspaceStore
     runtime: Runtime
-    archives: ArchiveStore
+    archives: ArchiveObserver
     node: str = "local"
     timeouts: Timeouts = field(default_factory=lambda: DEFAULT_TIMEOUTS)
     pace: Pace = field(default_factory=Pace)

@@ -25,12 +25,14 @@ class OpenUpload:
     started: datetime
 
 
-class ArchiveStore(Protocol):
-    """A store that does not answer is Unreachable; what it refuses is ActionFailed."""
-
+class ArchiveObserver(Protocol):
     async def observe(self, key: str) -> Presence:
         """Whether the archive is there. A store that does not answer is UNKNOWN, never ABSENT."""
         ...
+
+
+class ArchiveStore(ArchiveObserver, Protocol):
+    """A store that does not answer is Unreachable; what it refuses is ActionFailed."""
 
     async def size(self, key: str) -> int | None:
         """Bytes of the object, None where there is none."""

@@ -10,6 +10,7 @@ from adapters.docker.config import DockerConfig
 from adapters.docker.containers import Container, Containers
 from adapters.docker.engine import Engine, EngineInfo
 from adapters.docker.events import DockerWatch
+from adapters.docker.homes import DockerHomes
 from adapters.docker.images import Images
 from adapters.docker.network import Network
 from adapters.docker.readiness import answers
@@ -73,6 +74,10 @@ class DockerRuntime:
 
     async def remove_volume(self, workspace_id: WorkspaceId) -> None:
         await self._volumes.remove(workspace_id)
+
+    def homes(self, *, direct: bool = True) -> DockerHomes:
+        """What is inside the volumes."""
+        return DockerHomes(self._engine, self.config, self._containers, self._volumes, direct)
 
     def watch(self) -> DockerWatch:
         """`async with runtime.watch() as changes`: once entered, no change is missed. See DockerWatch."""

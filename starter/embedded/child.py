@@ -116,6 +116,9 @@ class Process:
             self._record.unlink(missing_ok=True)
         return self._popen.returncode
 
+    def has_ended(self) -> bool:
+        return self.exit_code is not None
+
     async def wait(self) -> int:
         while (code := self.exit_code) is None:
             await _end_of(self.pid)

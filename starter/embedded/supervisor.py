@@ -210,7 +210,7 @@ class _Keeper:
     async def _until_ready(self, process: Process) -> str | None:
         deadline = time.monotonic() + self.child.ready_within
         for _ in itertools.count():
-            if process.exit_code is not None:
+            if process.has_ended():
                 return process.ending()
             left = deadline - time.monotonic()
             try:
@@ -221,5 +221,5 @@ class _Keeper:
                 await asyncio.sleep(READY_PAUSE)
             else:
                 # Who answered was another, if this one is dead.
-                return None if process.exit_code is None else process.ending()
+                return process.ending() if process.has_ended() else None
         raise AssertionError

@@ -5,6 +5,7 @@ import dataclasses
 import os
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,9 @@ async def test_kill_9_of_everything_loses_nothing(data: Path) -> None:
 
 
 async def test_killed_services_come_back_with_their_data(data: Path) -> None:
-    """Each service that dies is started again by itself, on the same port, with what it held."""
+    """Each service that dies is started again by itself, on the same port, with what it held; and all that listen,
+    listen on loopback only.
+    """
     config = StackConfig(data=data, docker_host=NOWHERE, search_attributes={"Phase": "Keyword"})
     async with Stack(config) as stack:
         await write(stack.env)
@@ -78,6 +81,8 @@ async def test_killed_services_come_back_with_their_data(data: Path) -> None:
             await until(lambda name=name: stack.supervisor.pid(name) not in {None, before[name]})  # type: ignore[misc]
             await asyncio.wait_for(stack.supervisor.ready(name), 30)
         await read(stack.env)
+        if sys.platform == "linux":
+            assert listening({stack.supervisor.pid(name) for name in ALL}) == {"127.0.0.1"}
 
 
 def test_kill_9_of_the_supervisor_takes_the_services_along(data: Path) -> None:
@@ -147,6 +152,20 @@ def test_unusable_data_directory_is_named(data: Path) -> None:
     (data / "file").touch()
     with pytest.raises(EmbeddedError, match=r"Can't use .*file"):
         asyncio.run(_enter(only(data / "file" / "data")))
+
+
+def listening(pids: set[int | None]) -> set[str]:
+    """The addresses that these processes accept connections at."""
+    links = (os.readlink(link) for pid in pids for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink())
+    sockets = {link[8:-1] for link in links if link.startswith("socket:[")}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
+            local, state, inode = (line.split()[column] for column in (1, 3, 9))
+            if state == "0A" and inode in sockets:
+                address = bytes.fromhex(local.partition(":")[0])[::-1]
+                found.add(socket.inet_ntoa(address) if table == "tcp" else address.hex())
+    return found
 
 
 async def _enter(config: StackConfig) -> None:

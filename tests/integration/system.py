@@ -14,15 +14,19 @@ from activities.attempt import Actuator
 from activities.operate import Operator
 from activities.reconcile import Reconciler
 from activities.resources import ResourceActuators
+from activities.transfer import Transfers
+from adapters.homes import Homes
 from adapters.postgres.database import Database, open_database
 from adapters.postgres.desired_state import DesiredStates
 from adapters.postgres.workspaces import WorkspaceStore
 from adapters.runtime import Runtime
+from adapters.s3.store import S3ArchiveStore
 from domain.limits import Limits
 from domain.model import DesiredState, Operation, Phase, UserId, Workspace, WorkspaceId
 from domain.observation import Presence
 from settings import Settings
 from worker import Parts, pace, running
+from worker import actuators as all_actuators
 from workflows.client import Waker
 
 
@@ -104,6 +108,8 @@ async def system(
     image: str,
     *,
     actuators: Callable[[Runtime], Mapping[Operation, Actuator]] | None = None,
+    archives: S3ArchiveStore | None = None,
+    homes: Homes | None = None,
     coordinator: bool = True,
     settings: Settings | None = None,
 ) -> AsyncIterator[System]:
@@ -114,10 +120,16 @@ async def system(
         database = await open_database(database_url)
         stack.push_async_callback(database.close)
         store = WorkspaceStore(database)
-        reconciler = Reconciler(store, runtime, NoArchives(), timeouts=settings.timeouts, pace=pace(settings))
+        reconciler = Reconciler(
+            store, runtime, archives or NoArchives(), timeouts=settings.timeouts, pace=pace(settings)
+        )
+        acts = actuators(runtime) if actuators else ResourceActuators(runtime).by_operation()
+        if archives and homes:
+            transfers = Transfers(store, asyncio.Semaphore(4), stall_seconds=settings.archive_stall_seconds)
+            acts = {**all_actuators(runtime, homes, archives, transfers), **(actuators(runtime) if actuators else {})}
         operator = Operator(
             reconciler,
-            actuators(runtime) if actuators else ResourceActuators(runtime).by_operation(),
+            acts,
             timedelta(seconds=settings.reconciler_retry_backoff),
         )
         parts = Parts(settings, client, database, database_url, runtime, operator)
