@@ -74,6 +74,12 @@ class Settings(BaseModel):
     archive_max_transfers: int = Field(4, ge=1, description="archives and restores at once per worker")
     archive_stall_seconds: Seconds = Field(60, gt=0, description="a transfer that moves nothing for this long fails, s")
 
+    gc_interval: Seconds = Field(14400, gt=0, description="between runs of GC, s")
+    gc_delay: Seconds = Field(7200, ge=0, description="how long an archive must have been an orphan, s")
+    gc_restored_delay: Seconds = Field(
+        7 * 86400, ge=0, description="nothing is deleted after the database went back, s"
+    )
+
     limits_max_running_per_user: int = Field(2, ge=0, description="RUNNING workspaces of one user")
     limits_max_running_global: int = Field(100, ge=0, description="RUNNING workspaces in all")
 

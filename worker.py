@@ -2,10 +2,11 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import structlog
 from temporalio.client import Client
@@ -14,6 +15,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from activities.archive import Archiving
 from activities.attempt import Actuator
+from activities.gc import GarbageCollector
 from activities.operate import Operator
 from activities.reconcile import Pace, Reconciler
 from activities.resources import ResourceActuators
@@ -25,6 +27,7 @@ from adapters.docker.runtime import DockerRuntime
 from adapters.homes import Homes
 from adapters.postgres.attention import Attention
 from adapters.postgres.database import Database, open_database
+from adapters.postgres.garbage import Garbage
 from adapters.postgres.installation import installation_id
 from adapters.postgres.migrate import migrate
 from adapters.postgres.workspaces import WorkspaceStore
@@ -38,7 +41,9 @@ from coordinator.observer import Observer
 from domain.model import Operation
 from settings import Settings, required
 from workflows.client import TemporalAddress, Waker, connect
+from workflows.gc import GcWorkflow
 from workflows.messages import TASK_QUEUE
+from workflows.schedules import ensure_gc
 from workflows.workspace import WorkspaceWorkflow
 
 log = structlog.get_logger()
@@ -58,6 +63,8 @@ class Parts:
     operator: Operator
     node: str = DEFAULT_NODE
     task_queue: str = TASK_QUEUE
+    activities: tuple[Callable[..., Any], ...] = ()
+    """Beyond the workspaces' own."""
 
 
 async def run_worker(settings: Settings, node: str = DEFAULT_NODE) -> None:
@@ -80,7 +87,8 @@ async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncItera
         database = await open_database(database_url, max_size=settings.database_pool_size)
         stack.push_async_callback(database.close)
         client = await connect(temporal_address(settings))
-        runtime = DockerRuntime(docker_config(settings, await installation_id(database)))
+        installation = await installation_id(database)
+        runtime = DockerRuntime(docker_config(settings, installation))
         stack.push_async_callback(runtime.close)
         archives = await stack.enter_async_context(open_store(s3_config(settings)))
         await archives.ensure_bucket()
@@ -96,7 +104,15 @@ async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncItera
             timedelta(seconds=settings.reconciler_retry_backoff),
             settings.reconciler_max_retries,
         )
-        yield Parts(settings, client, database, database_url, runtime, operator, node)
+        collector = GarbageCollector(
+            Garbage(database),
+            archives,
+            installation,
+            timedelta(seconds=settings.gc_delay),
+            timedelta(seconds=settings.gc_restored_delay),
+        )
+        await ensure_gc(client, timedelta(seconds=settings.gc_interval))
+        yield Parts(settings, client, database, database_url, runtime, operator, node, activities=(collector.collect,))
 
 
 def actuators(
@@ -131,8 +147,8 @@ def temporal_worker(parts: Parts) -> Worker:
     return Worker(
         parts.client,
         task_queue=parts.task_queue,
-        workflows=[WorkspaceWorkflow],
-        activities=[reconciler.reconcile, reconciler.fail, *parts.operator.activities()],
+        workflows=[WorkspaceWorkflow, GcWorkflow],
+        activities=[reconciler.reconcile, reconciler.fail, *parts.operator.activities(), *parts.activities],
         workflow_runner=SandboxedWorkflowRunner(
             restrictions=SandboxRestrictions.default.with_passthrough_modules("domain", "pydantic", "structlog")
         ),

@@ -206,7 +206,7 @@ async def own_services() -> AsyncIterator[OwnServices]:
 
         async def start(*names: str) -> Stack:
             data = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="codehub-data-")))
-            os.chmod(data, 0o711)  # noqa: PTH101
+            os.chmod(data, 0o711)
             others: dict[str, Any] = {option: "unused:" for name, option in named.items() if name not in names}
             config = dataclasses.replace(StackConfig(data=data, search_attributes=SEARCH_ATTRIBUTES), **others)
             return await opened.enter_async_context(Stack(config))

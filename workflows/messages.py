@@ -1,6 +1,6 @@
 """What workflows, activities and clients say to each other. Stable: histories hold these for years."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase, UserId, WorkspaceId
@@ -90,3 +90,38 @@ class FailInput:
     op_id: OperationId
     reason: ErrorReason
     message: str
+
+
+GC_WORKFLOW = "GcWorkflow"
+COLLECT_GARBAGE = "collect_garbage"
+
+
+@dataclass(frozen=True)
+class GcInput:
+    dry_run: bool = False
+
+
+@dataclass
+class GcReport:
+    """What a run of GC found and did."""
+
+    dry_run: bool = False
+    held: bool = False
+    """Deleted nothing: the database is an older backup, or the bucket is another installation's."""
+    listed: int = 0
+    orphans: int = 0
+    deleted: int = 0
+    deleted_bytes: int = 0
+    aborted_uploads: int = 0
+    keys: list[str] = field(default_factory=list)
+    """Of a dry run: the first orphans."""
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "held": self.held,
+            "listed": self.listed,
+            "orphans": self.orphans,
+            "deleted": self.deleted,
+            "deleted_bytes": self.deleted_bytes,
+            "aborted_uploads": self.aborted_uploads,
+        }

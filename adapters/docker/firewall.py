@@ -1,6 +1,7 @@
-"""Packet filter rules that keep workspaces away from the machine's own ports and the cloud's metadata.
+"""Packet filter rules that keep workspaces away from the machine's own ports, other bridges and cloud metadata.
 
-Docker keeps its networks apart, but lets every container reach the machine itself, on any of its addresses.
+Docker lets every container reach the machine itself, on any of its addresses. Between its bridges it puts rules of
+its own, but those are gone as soon as a second engine starts on the machine, or somebody reloads the firewall.
 """
 
 import os
@@ -16,6 +17,8 @@ import structlog
 log = structlog.get_logger()
 
 IPTABLES_TIMEOUT = 10
+BRIDGES = ("docker+", "br-+", "ch-+", "chub-+")
+"""How Docker names its bridges, and codehub: where other containers are. The plus sign stands for anything."""
 
 
 @dataclass(slots=True)
@@ -32,7 +35,8 @@ class Firewall:
         obstacle = self._obstacle()
         if obstacle is None:
             try:
-                for chain, rule in self._rules():
+                self._fill_chain()
+                for chain, rule in self._entries():
                     if not _iptables("-C", chain, *rule):
                         self._insert(chain, rule)
             except (OSError, subprocess.SubprocessError) as error:
@@ -51,27 +55,45 @@ class Firewall:
         """Take out what `ensure` put in, also where two processes put it in twice."""
         if _can_filter() is not None:
             return
-        for chain, rule in self._rules():
+        for chain, rule in self._entries():
             while _iptables("-D", chain, *rule):
                 pass
+        _iptables("-F", self._chain)
+        _iptables("-X", self._chain)
+
+    @property
+    def _chain(self) -> str:
+        return f"CODEHUB-{self.bridge}"
+
+    def _fill_chain(self) -> None:
+        """In one transaction, so that there is no moment without rules."""
+        lines = ["*filter", f":{self._chain} - [0:0]"]
+        lines += [f"-A {self._chain} -o {other} -j DROP" for other in BRIDGES]
+        for network in self.blocked_networks:
+            # Some clouds have their name server at the metadata service's address.
+            lines += [f"-A {self._chain} -d {network} -p {p} ! --dport 53 -j DROP" for p in ("tcp", "udp")]
+        command = ["iptables-restore", "-w", "5", "--noflush"]
+        rules = "\n".join([*lines, "COMMIT", ""])
+        done = subprocess.run(
+            command, input=rules, text=True, capture_output=True, timeout=IPTABLES_TIMEOUT, check=False
+        )
+        if done.returncode != 0:
+            raise OSError(f"rules refused: {done.stderr.strip()}")
+
+    def _entries(self) -> Iterator[tuple[str, list[str]]]:
+        """The rules in chains that are not ours."""
+        mark = ["-m", "comment", "--comment", f"codehub:{self.owner}"]
+        # What answers a connection from outside (the published port's) must pass.
+        opened_here = ["-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED"]
+        yield "INPUT", ["-i", self.bridge, *opened_here, *mark, "-j", "DROP"]
+        forward = "DOCKER-USER" if _iptables("-S", "DOCKER-USER") else "FORWARD"
+        yield forward, ["-i", self.bridge, *mark, "-j", self._chain]
 
     def _insert(self, chain: str, rule: list[str]) -> None:
         # First place: a general ACCEPT further up would let everything pass.
         if not _iptables("-I", chain, "1", *rule):
             raise OSError(f"rule refused: {chain} {' '.join(rule)}")
         log.info("firewall_rule_added", chain=chain, bridge=self.bridge)
-
-    def _rules(self) -> Iterator[tuple[str, list[str]]]:
-        mark = ["-m", "comment", "--comment", f"codehub:{self.owner}"]
-        # What answers a connection from outside (the published port's) must pass.
-        opened_here = ["-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED"]
-        yield "INPUT", ["-i", self.bridge, *opened_here, *mark, "-j", "DROP"]
-        forward = "DOCKER-USER" if _iptables("-S", "DOCKER-USER") else "FORWARD"
-        for network in self.blocked_networks:
-            for protocol in ("tcp", "udp"):
-                # Some clouds have their name server at the metadata service's address.
-                other_than_dns = ["-p", protocol, "!", "--dport", "53"]
-                yield forward, ["-i", self.bridge, "-d", network, *other_than_dns, *mark, "-j", "DROP"]
 
     def _obstacle(self) -> str | None:
         try:

@@ -2,12 +2,20 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 # PostgreSQL's text can't hold NUL.
 _NO_NUL = r"^[^\x00]*$"
 _LINE = r"^[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$"
 _TEN_YEARS = 10 * 365 * 86400
+
+
+def _number(value: object) -> object:
+    """JSON's integers, of which 60.0 is one; not what Python takes for numbers besides."""
+    if isinstance(value, bool | str):
+        raise ValueError("Input should be a valid integer")  # noqa: TRY004 - pydantic wants this one
+    return value
+
 
 Name = Annotated[
     str,
@@ -22,7 +30,9 @@ ImageRef = Annotated[
     Field(description="A Docker image reference."),
 ]
 TtlSeconds = Annotated[
-    StrictInt, Field(ge=0, le=_TEN_YEARS, description="Seconds; 0 is never; null is the installation's default.")
+    int,
+    Field(ge=0, le=_TEN_YEARS, description="Seconds; 0 is never; null is the installation's default."),
+    BeforeValidator(_number),
 ]
 Username = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 Password = Annotated[str, StringConstraints(min_length=8, max_length=1024)]

@@ -11,7 +11,6 @@ REPOSITORY = "codehub-ide"
 LABEL = "codehub.ide.recipe"
 ORIGIN_LABEL = "codehub.ide.origin"
 ENTRYPOINT = "/usr/local/bin/codehub-entrypoint"
-SETTINGS = "/usr/local/share/codehub/settings.json"
 USER, UID, HOME = "coder", 1000, "/home/coder"
 FOLDER = Path(__file__).parent
 # The files and the code that put something into the image.
@@ -30,6 +29,19 @@ class Pin:
     def path(self) -> str:
         return f"{self.name}/-/{self.name.rpartition('/')[2]}-{self.version}.tgz"
 
+
+@dataclass(frozen=True, slots=True)
+class File:
+    path: str
+    content: bytes
+    mode: int = 0o644
+
+
+# What is ours in the image, pulled or built.
+OWN_FILES = (
+    File(ENTRYPOINT, (FOLDER / "entrypoint.sh").read_bytes(), 0o755),
+    File("/usr/local/share/codehub/settings.json", (FOLDER / "settings.json").read_bytes()),
+)
 
 # code-server asks for this major version of Node, which the npm registry has as packages of its own.
 NODE = {
@@ -86,7 +98,6 @@ ENVIRONMENT = {
     "WORKSPACE_PORT": "8080",
     # `npm install -g` and `pip install` go to the home: it is the only place that is kept, and writable.
     "NPM_CONFIG_PREFIX": f"{HOME}/.local",
-    "PIP_USER": "0",
     "PIP_BREAK_SYSTEM_PACKAGES": "1",
 }
 

@@ -160,26 +160,34 @@ async def test_the_machines_own_ports_are_out_of_reach(world: DockerWorld, ws: W
 @needs_iptables
 async def test_cloud_metadata_is_out_of_reach(world: DockerWorld, ws: WorkspaceId) -> None:
     """What is sent to the metadata address is dropped by our rule; a name server there could be asked."""
-    bridge = world.runtime._network.bridge
     assert not _reaches(world, ws, "169.254.169.254", 80)
-    rules = _rules(bridge)
-    assert any("169.254.0.0/16" in r and "-p tcp" in r and "! --dport 53" in r and "DROP" in r for r in rules)
-    assert any("169.254.0.0/16" in r and "-p udp" in r and "! --dport 53" in r and "DROP" in r for r in rules)
+    rules = _rules(world)
+    for protocol in ("tcp", "udp"):
+        rule = f"-d 169.254.0.0/16 -p {protocol} -m {protocol} ! --dport 53 -j DROP"
+        assert any(rule in line for line in rules), rules
+
+
+@needs_iptables
+async def test_other_bridges_are_closed_by_our_own_rules(world: DockerWorld, ws: WorkspaceId) -> None:
+    """A second engine that starts on the machine takes Docker's rules between bridges away, not ours."""
+    rules = _rules(world)
+    for bridges in ("docker+", "br-+", "ch-+"):
+        assert any(f"-o {bridges} -j DROP" in line for line in rules), rules
 
 
 @needs_iptables
 async def test_rules_are_put_in_once_and_go_with_the_network(world: DockerWorld, ws: WorkspaceId) -> None:
     """Workers that come later add nothing; the end of the installation takes them out."""
-    bridge = world.runtime._network.bridge
-    rules = _rules(bridge)
-    assert len(rules) == 3
+    rules = _rules(world)
+    assert sum("-A INPUT" in line for line in rules) == 1
+    assert sum(f"-j CODEHUB-{world.runtime._network.bridge}" in line for line in rules) == 1
     later = world.another()
     await later._network.ensure()
     await later.close()
-    assert _rules(bridge) == rules
+    assert _rules(world) == rules
     await world.runtime.stop(ws)
     await world.runtime.remove_network()
-    assert _rules(bridge) == []
+    assert _rules(world) == []
 
 
 async def _running(world: DockerWorld) -> WorkspaceId:
@@ -204,6 +212,9 @@ def _machine_addresses() -> set[str]:
     return {address for address in done.stdout.split() if ":" not in address}
 
 
-def _rules(bridge: str) -> list[str]:
+def _rules(world: DockerWorld) -> list[str]:
+    """Ours for this installation's bridge; Docker's own name it as well."""
+    bridge = world.runtime._network.bridge
     done = subprocess.run(["iptables", "-S"], capture_output=True, text=True, check=True)
-    return [line for line in done.stdout.splitlines() if f"-i {bridge}" in line and "codehub:" in line]
+    ours = (f"codehub:{world.config.installation}", f"CODEHUB-{bridge}")
+    return [line for line in done.stdout.splitlines() if any(mark in line for mark in ours)]

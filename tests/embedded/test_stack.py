@@ -156,7 +156,7 @@ def test_unusable_data_directory_is_named(data: Path) -> None:
 
 def listening(pids: set[int | None]) -> set[str]:
     """The addresses that these processes accept connections at."""
-    links = (os.readlink(link) for pid in pids for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink())
+    links = (str(link.readlink()) for pid in pids for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink())
     sockets = {link[8:-1] for link in links if link.startswith("socket:[")}
     found = set()
     for table in ("tcp", "tcp6"):

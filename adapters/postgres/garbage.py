@@ -1,0 +1,94 @@
+"""What GC remembers between its runs, and what the rows say about archives."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from adapters.postgres.database import Database
+from domain.gc import Claims
+from domain.model import HomeContext, OperationId, Phase, WorkspaceId
+
+
+@dataclass(frozen=True, slots=True)
+class GcState:
+    run: int
+    held: bool
+    """Nothing may be deleted for now: the database is older than the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    key: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    database: Database
+
+    async def state(self) -> GcState:
+        row = await self.database.fetchrow("SELECT run, COALESCE(hold_until > now(), false) AS held FROM gc_state")
+        return GcState(row["run"], row["held"]) if row else GcState(0, held=False)
+
+    async def hold(self, run: int, delay: timedelta) -> None:
+        """The store has seen more runs than this database remembers: it is a backup. Everything starts anew."""
+        async with self.database.transaction() as connection:
+            await connection.execute("UPDATE gc_state SET run = $1, hold_until = now() + $2", run, delay)
+            await connection.execute("UPDATE gc_orphans SET first_seen_at = now()")
+
+    async def release(self) -> None:
+        """A person says that the database is right."""
+        await self.database.execute("UPDATE gc_state SET hold_until = NULL")
+
+    async def begin(self) -> int:
+        run: int = await self.database.fetchval("UPDATE gc_state SET run = run + 1 RETURNING run")
+        return run
+
+    async def claims(self, workspaces: Iterable[WorkspaceId]) -> Mapping[WorkspaceId, Claims]:
+        rows = await self.database.fetch(
+            "SELECT id, phase, archive_key, archive_op_id, home_ctx FROM workspaces WHERE id = ANY($1::uuid[])",
+            list(workspaces),
+        )
+        found = [
+            Claims(
+                WorkspaceId(str(row["id"])),
+                Phase(row["phase"]),
+                row["archive_key"],
+                OperationId(str(row["archive_op_id"])) if row["archive_op_id"] else None,
+                HomeContext(**row["home_ctx"]),
+            )
+            for row in rows
+        ]
+        return {claims.workspace_id: claims for claims in found}
+
+    async def mark(self, orphans: Sequence[Orphan], run: int) -> None:
+        await self.database.execute(
+            "INSERT INTO gc_orphans (key, size, run) SELECT key, size, $3 FROM unnest($1::text[], $2::bigint[])"
+            " AS seen (key, size) ON CONFLICT (key) DO UPDATE SET run = $3, size = EXCLUDED.size",
+            [orphan.key for orphan in orphans],
+            [orphan.size for orphan in orphans],
+            run,
+        )
+
+    async def forget_unseen(self, run: int) -> None:
+        """What a complete run did not see as an orphan is none any more: wanted again, or gone."""
+        await self.database.execute("DELETE FROM gc_orphans WHERE run < $1", run)
+
+    async def matured(self, delay: timedelta, limit: int) -> list[Orphan]:
+        rows = await self.database.fetch(
+            "SELECT key, size FROM gc_orphans WHERE first_seen_at <= now() - $1::interval"
+            " ORDER BY first_seen_at LIMIT $2",
+            delay,
+            limit,
+        )
+        return [Orphan(row["key"], row["size"]) for row in rows]
+
+    async def forget(self, keys: Sequence[str]) -> None:
+        await self.database.execute("DELETE FROM gc_orphans WHERE key = ANY($1::text[])", list(keys))
+
+    async def finish(self, report: Mapping[str, object]) -> None:
+        await self.database.execute("UPDATE gc_state SET finished_at = now(), report = $1", dict(report))
+
+    async def now(self) -> datetime:
+        now: datetime = await self.database.fetchval("SELECT now()")
+        return now
