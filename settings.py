@@ -74,6 +74,11 @@ class Settings(BaseModel):
     archive_max_transfers: int = Field(4, ge=1, description="archives and restores at once per worker")
     archive_stall_seconds: Seconds = Field(60, gt=0, description="a transfer that moves nothing for this long fails, s")
 
+    ttl_interval: Seconds = Field(60, gt=0, description="between ticks of the TTL runner, s")
+    ttl_standby_seconds: int = Field(600, ge=0, description="idle RUNNING goes to STANDBY after, s; 0: never")
+    ttl_archive_seconds: int = Field(1800, ge=0, description="STANDBY goes to ARCHIVED after, s; 0: never")
+    activity_flush_interval: Seconds = Field(30, gt=0, description="between the proxy's reports of activity, s")
+
     gc_interval: Seconds = Field(14400, gt=0, description="between runs of GC, s")
     gc_delay: Seconds = Field(7200, ge=0, description="how long an archive must have been an orphan, s")
     gc_restored_delay: Seconds = Field(

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
+from redis.asyncio import Redis
 from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -21,6 +22,7 @@ from activities.reconcile import Pace, Reconciler
 from activities.resources import ResourceActuators
 from activities.restore import Restoring
 from activities.transfer import Transfers
+from activities.ttl import TtlRunner
 from adapters.archive_store import ArchiveStore
 from adapters.docker.config import DockerConfig
 from adapters.docker.runtime import DockerRuntime
@@ -30,7 +32,9 @@ from adapters.postgres.database import Database, open_database
 from adapters.postgres.garbage import Garbage
 from adapters.postgres.installation import installation_id
 from adapters.postgres.migrate import migrate
+from adapters.postgres.ttl import Expiry
 from adapters.postgres.workspaces import WorkspaceStore
+from adapters.redis.activity import ActivityLog
 from adapters.runtime import Runtime
 from adapters.s3.client import S3Config
 from adapters.s3.store import open_store
@@ -39,11 +43,13 @@ from coordinator.leader import Leader
 from coordinator.listener import WakeListener
 from coordinator.observer import Observer
 from domain.model import Operation
+from domain.ttl import TtlDefaults
 from settings import Settings, required
 from workflows.client import TemporalAddress, Waker, connect
 from workflows.gc import GcWorkflow
 from workflows.messages import TASK_QUEUE
-from workflows.schedules import ensure_gc
+from workflows.schedules import ensure_gc, ensure_ttl
+from workflows.ttl import TtlWorkflow
 from workflows.workspace import WorkspaceWorkflow
 
 log = structlog.get_logger()
@@ -80,7 +86,7 @@ async def run_worker(settings: Settings, node: str = DEFAULT_NODE) -> None:
 
 @asynccontextmanager
 async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncIterator[Parts]:
-    required(settings, "database_url", "temporal_address", "s3_endpoint")
+    required(settings, "database_url", "temporal_address", "s3_endpoint", "redis_url")
     database_url = settings.database_url or ""
     await migrate(database_url)
     async with AsyncExitStack() as stack:
@@ -111,8 +117,13 @@ async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncItera
             timedelta(seconds=settings.gc_delay),
             timedelta(seconds=settings.gc_restored_delay),
         )
+        redis: Redis = Redis.from_url(settings.redis_url or "")
+        stack.push_async_callback(redis.aclose)
+        runner = TtlRunner(Expiry(database, ttl_defaults(settings)), ActivityLog(redis), Waker(client))
         await ensure_gc(client, timedelta(seconds=settings.gc_interval))
-        yield Parts(settings, client, database, database_url, runtime, operator, node, activities=(collector.collect,))
+        await ensure_ttl(client, timedelta(seconds=settings.ttl_interval))
+        activities = (collector.collect, runner.tick)
+        yield Parts(settings, client, database, database_url, runtime, operator, node, activities=activities)
 
 
 def actuators(
@@ -147,7 +158,7 @@ def temporal_worker(parts: Parts) -> Worker:
     return Worker(
         parts.client,
         task_queue=parts.task_queue,
-        workflows=[WorkspaceWorkflow, GcWorkflow],
+        workflows=[WorkspaceWorkflow, GcWorkflow, TtlWorkflow],
         activities=[reconciler.reconcile, reconciler.fail, *parts.operator.activities(), *parts.activities],
         workflow_runner=SandboxedWorkflowRunner(
             restrictions=SandboxRestrictions.default.with_passthrough_modules("domain", "pydantic", "structlog")
@@ -214,6 +225,14 @@ def s3_config(settings: Settings) -> S3Config:
         secret_key=settings.s3_secret_key.get_secret_value(),
         bucket=settings.s3_bucket,
         region=settings.s3_region,
+    )
+
+
+def ttl_defaults(settings: Settings) -> TtlDefaults:
+    return TtlDefaults(
+        standby=timedelta(seconds=settings.ttl_standby_seconds),
+        archive=timedelta(seconds=settings.ttl_archive_seconds),
+        lag=timedelta(seconds=settings.activity_flush_interval),
     )
 
 

@@ -125,3 +125,17 @@ class GcReport:
             "deleted_bytes": self.deleted_bytes,
             "aborted_uploads": self.aborted_uploads,
         }
+
+
+TTL_WORKFLOW = "TtlWorkflow"
+EXPIRE = "expire"
+
+
+@dataclass
+class TtlReport:
+    """What a tick of the TTL runner did."""
+
+    active: int = 0
+    standby: int = 0
+    archived: int = 0
+    standby_skipped: bool = False

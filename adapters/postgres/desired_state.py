@@ -59,7 +59,7 @@ class DesiredStates:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _LIMITS_LOCK)
         ws = await self._locked(connection, workspace_id, owner)
         if ws.desired_state is desired:
-            return ws
+            return await self._confirmed(connection, ws)
         if ws.phase is Phase.ERROR:
             raise Refused(Refusal.IN_ERROR)
         if ws.operation is not Operation.NONE:
@@ -68,6 +68,15 @@ class DesiredStates:
             await self._check_limits(connection, ws.owner_user_id, ws.id)
         row = await connection.fetchrow(
             "UPDATE workspaces SET desired_state = $2 WHERE id = $1 RETURNING *", workspace_id, desired
+        )
+        return to_workspace(_found(row))
+
+    async def _confirmed(self, connection: PooledConnection, ws: Workspace) -> Workspace:
+        """A person who asks for RUNNING once more is using it: TTL must not take it away at that moment."""
+        if ws.desired_state is not DesiredState.RUNNING:
+            return ws
+        row = await connection.fetchrow(
+            "UPDATE workspaces SET last_access_at = GREATEST(last_access_at, now()) WHERE id = $1 RETURNING *", ws.id
         )
         return to_workspace(_found(row))
 

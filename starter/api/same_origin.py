@@ -1,7 +1,7 @@
 """Requests that change something come from our own pages, or from a program (SPEC 12, PROMISES 33).
 
 A browser adds cookies to requests that other sites make. So every unsafe request needs a proof of origin, login
-included, unless it carries an Authorization header: no other site can make a browser send one.
+included, unless it carries a bearer token: no other site can make a browser send one.
 
 - `Sec-Fetch-Site`, where a browser sends it, must be `same-origin`, or `none` (the person's own doing).
 - Else `Origin`, where there is one, must be this very scheme, host and port.
@@ -39,7 +39,7 @@ class SameOriginMiddleware:
 
 
 def is_ours(method: str, scheme: str, headers: Headers) -> bool:
-    if method in _SAFE or "authorization" in headers:
+    if method in _SAFE or headers.get("authorization", "").lower().startswith("bearer "):
         return True
     site = headers.getlist("sec-fetch-site")
     if site:

@@ -49,7 +49,11 @@ class Dockerd:
 
     @property
     def host(self) -> str:
-        return f"unix://{self.runtime / 'docker.sock'}"
+        return f"unix://{self.socket}"
+
+    @property
+    def socket(self) -> Path:
+        return self.runtime / "docker.sock"
 
     @property
     def folder(self) -> Path:
@@ -122,8 +126,8 @@ class Dockerd:
         path.unlink(missing_ok=True)
 
     async def _ready(self) -> None:
-        if not await answers(self.host):
-            raise EmbeddedError("no answer yet")
+        if not await answers(self.socket):
+            raise ConnectionError("no answer yet")
 
     async def _hurry_containers(self) -> None:
         """The engine would give the last container ten seconds and more, whatever its --shutdown-timeout."""

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from starter.embedded.errors import EmbeddedError
+from starter.embedded.probe import http_status
 from starter.embedded.progress import Progress
 
 APT_SECONDS = 900
@@ -23,28 +24,16 @@ async def reachable_engine() -> str | None:
                     f"You may not use the Docker engine at {path}: join its group (usermod -aG docker, then log in "
                     f"again), or name another engine in DOCKER_HOST."
                 )
-            if await answers(f"unix://{path}"):
+            if await answers(path):
                 return f"unix://{path}"
     return None
 
 
-async def answers(host: str) -> bool:
-    """Whether a Docker engine answers at `host` (unix:// or tcp://)."""
-    import aiohttp
-
-    scheme, _, place = host.partition("://")
+async def answers(socket: Path) -> bool:
+    """Whether a Docker engine answers at this Unix socket."""
     try:
-        connector: aiohttp.BaseConnector = aiohttp.UnixConnector(place) if scheme == "unix" else aiohttp.TCPConnector()
-        if scheme == "unix":
-            url = "http://docker/_ping"
-        else:
-            url = f"{'https' if os.environ.get('DOCKER_TLS_VERIFY') else 'http'}://{place}/_ping"
-        async with (
-            aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=5)) as session,
-            session.get(url) as answer,
-        ):
-            return answer.status == 200
-    except (OSError, aiohttp.ClientError, TimeoutError):
+        return await http_status(socket, "/_ping") == 200
+    except (OSError, ValueError):
         return False
 
 

@@ -4,14 +4,11 @@ import contextlib
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from starter.embedded.child import Child
+from starter.embedded.probe import LOOPBACK, S3Signer, http_status
 from starter.embedded.state import State
 from starter.embedded.wheels import program
-
-if TYPE_CHECKING:
-    from types_aiobotocore_s3 import S3Client
 
 REGION = "us-east-1"
 # Its maintenance worker expects the admin's second port here, whatever was asked for.
@@ -87,32 +84,19 @@ class Seaweed:
             stop_patience=3.0,
         )
 
-    def client(self) -> contextlib.AbstractAsyncContextManager["S3Client"]:
-        import aioboto3
-        from aiobotocore.config import AioConfig
-
-        return aioboto3.Session().client(
-            "s3",
-            endpoint_url=self.endpoint,
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key=self.secret_key,
-            region_name=REGION,
-            config=AioConfig(
-                signature_version="s3v4",
-                s3={"addressing_style": "path"},
-                connect_timeout=2,
-                read_timeout=10,
-                retries={"max_attempts": 1},
-            ),
-        )
-
     async def _ready(self) -> None:
         """It lists before it can store: ready means that an object was written to the bucket."""
-        async with self.client() as s3:
-            with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
-                await s3.create_bucket(Bucket=self.bucket)
-            await s3.put_object(Bucket=self.bucket, Key=".ready", Body=b"ready")
-            await s3.delete_object(Bucket=self.bucket, Key=".ready")
+        taken = 409
+        await self._ask("PUT", f"/{self.bucket}", allowed=taken)
+        await self._ask("PUT", f"/{self.bucket}/.ready", b"ready")
+        await self._ask("DELETE", f"/{self.bucket}/.ready")
+
+    async def _ask(self, method: str, path: str, body: bytes = b"", *, allowed: int = 200) -> None:
+        signer = S3Signer(self.access_key, self.secret_key, REGION)
+        headers = signer.headers(method, f"{LOOPBACK}:{self.ports['s3']}", path, body)
+        status = await http_status(self.ports["s3"], path, method=method, headers=headers, body=body)
+        if status not in {200, 204, allowed}:
+            raise ConnectionError(f"{method} {path}: HTTP {status}")
 
     def _remove_sockets(self) -> None:
         """It leaves socket files in /tmp, named after its ports."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from starter.embedded.child import Child
+from starter.embedded.probe import http_status
 from starter.embedded.state import State
 from starter.embedded.wheels import program
 
@@ -72,14 +73,7 @@ class Temporal:
         )
 
     async def _ready(self) -> None:
-        """Asked through its UI, which asks the server. (The SDK's client brings a runtime of its own with threads
-        that outlive the event loop: nothing to have in a supervisor.)
-        """
-        import aiohttp
-
-        timeout = aiohttp.ClientTimeout(total=5)
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"{self.ui_url}/api/v1/namespaces/{NAMESPACE}") as answer,
-        ):
-            answer.raise_for_status()
+        """Asked through its UI, which asks the server."""
+        status = await http_status(self.ui_port, f"/api/v1/namespaces/{NAMESPACE}")
+        if status != 200:
+            raise ConnectionError(f"HTTP {status}")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from starter.embedded.child import Child
+from starter.embedded.probe import redis_ping
 from starter.embedded.state import State
 from starter.embedded.wheels import program
 
@@ -57,10 +58,4 @@ class Valkey:
         configuration.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     async def _ready(self) -> None:
-        from redis.asyncio import Redis
-
-        client = Redis.from_url(self.url, socket_timeout=5, socket_connect_timeout=5)
-        try:
-            await client.ping()
-        finally:
-            await client.aclose()
+        await redis_ping(self.port, self.password)

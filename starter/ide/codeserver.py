@@ -71,9 +71,11 @@ async def make_codeserver(
         ).run(folders)
     tell("leaving out what a workspace has no use for")
     await asyncio.to_thread(_arrange, recipe, root, node, server)
+    # Not the directories above: the root filesystem has them, and an engine takes no path twice.
+    parts = sorted(str(part.relative_to(root)) for part in root.glob("usr/local/*/*"))
     await Command(
         name="ide-editor-tar",
-        argv=("tar", "--create", *ROOT_OWNS, f"--file={target}", f"--directory={root}", "usr"),
+        argv=("tar", "--create", *ROOT_OWNS, f"--file={target}", f"--directory={root}", *parts),
         within=SECONDS,
     ).run(folders)
 

@@ -18,6 +18,15 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 OLDEST, OLDEST_NAME = 12, "bookworm"
 SECONDS = 1800.0
 ADVICE = "start as root on Debian or Ubuntu, or name an image in WORKSPACE_IMAGE"
+# What mmdebstrap says, and what people read.
+STEPS = {
+    "running apt-get update": "reading the package lists",
+    "downloading packages": "downloading packages",
+    "extracting archives": "unpacking the base system",
+    "installing essential": "installing the base system",
+    "installing remaining": "installing the tools",
+    "cleaning": "cleaning up",
+}
 # Nobody reads them in a workspace, and they are a tenth of it.
 LEFT_OUT = ("doc", "info", "locale", "man")
 
@@ -65,8 +74,9 @@ async def make_rootfs(recipe: Recipe, target: Path, work: Path, folders: Folders
     temporary.mkdir(mode=0o755)
 
     def tell_step(line: str) -> None:
-        if line.startswith("I: "):
-            tell(f"Debian {recipe.suite}: {line.removeprefix('I: ').rstrip('.')}")
+        for begins, text in STEPS.items():
+            if line.startswith(f"I: {begins}"):
+                tell(f"Debian {recipe.suite}: {text}")
 
     await Command(
         name="ide-debian",

@@ -8,7 +8,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis import Case, GenerationMode
+from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import ignored_auth
 
 from tests.api.world import Api, Person
@@ -24,7 +24,8 @@ async def _calls(api: Api, admin: Person, count: int) -> int:
     schema = schemathesis.openapi.from_dict(document)
     # Who may do what is for test_ownership; here everything is allowed.
     schema.config.generation.update(with_security_parameters=False)
-    operations = [result.ok() for result in schema.get_all_operations()]
+    found: Any = schema.get_all_operations()
+    operations = [result.ok() for result in found]
     made = 0
     for operation in operations:
         headers = {"Authorization": f"Bearer {token}"}
@@ -49,7 +50,7 @@ def _fuzz(operation: Any, mode: GenerationMode, url: str, headers: dict[str, str
         suppress_health_check=list(HealthCheck),
     )
     @given(case=operation.as_strategy(generation_mode=mode), real=st.booleans())
-    def call(case: Case, real: bool) -> None:  # noqa: FBT001
+    def call(case: Any, real: bool) -> None:
         nonlocal made
         if real and mode is GenerationMode.POSITIVE:
             for name in ids.keys() & set(case.path_parameters or {}):
@@ -70,7 +71,7 @@ def _fuzz(operation: Any, mode: GenerationMode, url: str, headers: dict[str, str
 
 async def test_generated_calls(api: Api, admin: Person) -> None:
     """A short count of PROMISE 31."""
-    assert await _calls(api, admin, 800) > 400
+    assert await _calls(api, admin, 500) > 300
 
 
 @pytest.mark.full

@@ -20,6 +20,7 @@ FORGED: list[dict[str, str]] = [
     {"Sec_Fetch_Site": "cross-site", "Origin": "{own}"},
     {"Origin": "https://evil.example"},
     {"Origin": "null"},
+    {"Origin": "https://evil.example", "Authorization": "Basic YTpi"},
     {"Origin": ""},
     {"Origin": "{own}.evil.example"},
     {"Origin": "http://evil.example@127.0.0.1:{port}"},
@@ -81,7 +82,7 @@ async def test_our_own_requests_pass(api: Api, alice: Person, headers: dict[str,
 
 
 async def test_tokens_are_exempt(api: Api, alice: Person) -> None:
-    """No site can make a browser send an Authorization header: a program with a token sends what it likes."""
+    """No site can make a browser send a bearer token: a program that has one sends what it likes."""
     secret = (await alice("POST", "/api/v1/tokens", {"name": "t"})).json["token"]
     headers = {"Authorization": f"Bearer {secret}", "Origin": "https://elsewhere.example"}
     assert (await api("POST", PATH, {"name": "one", "desired_state": "STANDBY"}, **headers)).status == 201

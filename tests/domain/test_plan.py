@@ -64,7 +64,7 @@ def _line(phase: Phase, desired: DesiredState, operation: Operation) -> str:
         return f"{name} → impossible: {', '.join(broken)}"
     judgement = judge(ws, observation, NOW)
     decision = decide(ws, judgement, observation, NOW)
-    said = [decision.action]
+    said: list[str] = [decision.action]
     said += [decision.operation] if decision.operation is not Operation.NONE else []
     said += [f"({decision.reason})"] if decision.reason else []
     said += [f"after {decision.completed}"] if decision.completed is not Operation.NONE else []
@@ -163,9 +163,10 @@ def test_an_operation_fails_after_its_timeout(operation: Operation, blind: bool)
     observation = Observation(UNKNOWN_RESOURCES) if blind else seen(PRESENT, container, PRESENT)
     if operation is Operation.PROVISIONING and not blind:
         observation = seen(ABSENT, container, PRESENT)
-    on_time = replace(ws, op_started_at=NOW - DEFAULT_TIMEOUTS[operation])
+    at_the_timeout = NOW - DEFAULT_TIMEOUTS[operation]
+    on_time = replace(ws, op_started_at=at_the_timeout)
     assert decided(on_time, observation).action is (Action.LOOK_AGAIN if blind else Action.RESUME)
-    late = replace(on_time, op_started_at=on_time.op_started_at - timedelta(milliseconds=1))
+    late = replace(ws, op_started_at=at_the_timeout - timedelta(milliseconds=1))
     assert decided(late, observation) == Decision(Action.FAIL, operation, reason=ErrorReason.TIMEOUT)
 
 
@@ -179,7 +180,7 @@ def test_timeouts_are_a_setting() -> None:
     """The caller's timeouts count."""
     ws = row(Operation.STARTING)
     judgement = judge(ws, seen(PRESENT), NOW)
-    short = {operation: timedelta(milliseconds=1) for operation in IN_FLIGHT}
+    short: dict[Operation, timedelta] = dict.fromkeys(IN_FLIGHT, timedelta(milliseconds=1))
     assert decide(ws, judgement, seen(PRESENT), NOW, short).action is Action.FAIL
     assert set(DEFAULT_TIMEOUTS) == set(IN_FLIGHT)
 

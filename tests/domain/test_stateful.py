@@ -173,7 +173,7 @@ class Life(RuleBasedStateMachine):
 
 
 def live(lives: int, steps: int) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Life,
         settings=settings(
             max_examples=lives,

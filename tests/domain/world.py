@@ -348,7 +348,7 @@ def _make_place(world: World, attempt: Attempt) -> World:
 
 def _extract(world: World, attempt: Attempt) -> World:
     key = world.row.archive_key
-    if key not in world.archives:
+    if key is None or key not in world.archives:
         raise DataLost("the archive is gone")
     if world.volume is None or world.volume.made_by != (attempt.op_id, attempt.number):
         raise ActionFailed("the volume went away")

@@ -1,0 +1,1 @@
+"""Redis or Valkey: activity and live events."""
