@@ -35,8 +35,7 @@ class Firewall:
         obstacle = self._obstacle()
         if obstacle is None:
             try:
-                self._fill_chain()
-                for chain, rule in self._entries():
+                for chain, rule in self._rules():
                     if not _iptables("-C", chain, *rule):
                         self._insert(chain, rule)
             except (OSError, subprocess.SubprocessError) as error:
@@ -55,39 +54,24 @@ class Firewall:
         """Take out what `ensure` put in, also where two processes put it in twice."""
         if _can_filter() is not None:
             return
-        for chain, rule in self._entries():
+        for chain, rule in self._rules():
             while _iptables("-D", chain, *rule):
                 pass
-        _iptables("-F", self._chain)
-        _iptables("-X", self._chain)
 
-    @property
-    def _chain(self) -> str:
-        return f"CODEHUB-{self.bridge}"
-
-    def _fill_chain(self) -> None:
-        """In one transaction, so that there is no moment without rules."""
-        lines = ["*filter", f":{self._chain} - [0:0]"]
-        lines += [f"-A {self._chain} -o {other} -j DROP" for other in BRIDGES]
-        for network in self.blocked_networks:
-            # Some clouds have their name server at the metadata service's address.
-            lines += [f"-A {self._chain} -d {network} -p {p} ! --dport 53 -j DROP" for p in ("tcp", "udp")]
-        command = ["iptables-restore", "-w", "5", "--noflush"]
-        rules = "\n".join([*lines, "COMMIT", ""])
-        done = subprocess.run(
-            command, input=rules, text=True, capture_output=True, timeout=IPTABLES_TIMEOUT, check=False
-        )
-        if done.returncode != 0:
-            raise OSError(f"rules refused: {done.stderr.strip()}")
-
-    def _entries(self) -> Iterator[tuple[str, list[str]]]:
-        """The rules in chains that are not ours."""
+    def _rules(self) -> Iterator[tuple[str, list[str]]]:
+        """Each names the bridge: whoever clears up after an engine that is gone finds them by it."""
         mark = ["-m", "comment", "--comment", f"codehub:{self.owner}"]
         # What answers a connection from outside (the published port's) must pass.
         opened_here = ["-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED"]
         yield "INPUT", ["-i", self.bridge, *opened_here, *mark, "-j", "DROP"]
         forward = "DOCKER-USER" if _iptables("-S", "DOCKER-USER") else "FORWARD"
-        yield forward, ["-i", self.bridge, *mark, "-j", self._chain]
+        for other in BRIDGES:
+            yield forward, ["-i", self.bridge, "-o", other, *mark, "-j", "DROP"]
+        for network in self.blocked_networks:
+            for protocol in ("tcp", "udp"):
+                # Some clouds have their name server at the metadata service's address.
+                other_than_dns = ["-p", protocol, "!", "--dport", "53"]
+                yield forward, ["-i", self.bridge, "-d", network, *other_than_dns, *mark, "-j", "DROP"]
 
     def _insert(self, chain: str, rule: list[str]) -> None:
         # First place: a general ACCEPT further up would let everything pass.

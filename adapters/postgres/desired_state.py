@@ -58,27 +58,17 @@ class DesiredStates:
         if desired is DesiredState.RUNNING:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _LIMITS_LOCK)
         ws = await self._locked(connection, workspace_id, owner)
+        if ws.desired_state is desired and desired is not DesiredState.RUNNING:
+            return ws
         if ws.desired_state is desired:
-            return await self._confirmed(connection, ws)
+            return await _update(connection, ws.id, desired)
         if ws.phase is Phase.ERROR:
             raise Refused(Refusal.IN_ERROR)
         if ws.operation is not Operation.NONE:
             raise Refused(Refusal.OPERATION_RUNNING)
         if desired is DesiredState.RUNNING:
             await self._check_limits(connection, ws.owner_user_id, ws.id)
-        row = await connection.fetchrow(
-            "UPDATE workspaces SET desired_state = $2 WHERE id = $1 RETURNING *", workspace_id, desired
-        )
-        return to_workspace(_found(row))
-
-    async def _confirmed(self, connection: PooledConnection, ws: Workspace) -> Workspace:
-        """A person who asks for RUNNING once more is using it: TTL must not take it away at that moment."""
-        if ws.desired_state is not DesiredState.RUNNING:
-            return ws
-        row = await connection.fetchrow(
-            "UPDATE workspaces SET last_access_at = GREATEST(last_access_at, now()) WHERE id = $1 RETURNING *", ws.id
-        )
-        return to_workspace(_found(row))
+        return await _update(connection, ws.id, desired)
 
     async def check_new(self, connection: PooledConnection, owner: UserId, workspace_id: WorkspaceId) -> None:
         """Before a workspace is made that wants to be RUNNING."""
@@ -134,6 +124,18 @@ class DesiredStates:
             raise Refused(Refusal.USER_LIMIT, self.limits.max_running_per_user)
         if running["in_all"] >= self.limits.max_running_global:
             raise Refused(Refusal.GLOBAL_LIMIT, self.limits.max_running_global)
+
+
+async def _update(connection: PooledConnection, workspace_id: WorkspaceId, desired: DesiredState) -> Workspace:
+    """Whoever asks for RUNNING, even once more, is using it: TTL must not take it away at that moment."""
+    row = await connection.fetchrow(
+        "UPDATE workspaces SET desired_state = $2, last_access_at ="
+        " CASE WHEN $2 = 'RUNNING' THEN GREATEST(last_access_at, now()) ELSE last_access_at END"
+        " WHERE id = $1 RETURNING *",
+        workspace_id,
+        desired,
+    )
+    return to_workspace(_found(row))
 
 
 def _found(row: asyncpg.Record | None) -> asyncpg.Record:

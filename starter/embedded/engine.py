@@ -78,7 +78,8 @@ async def _apt(apt: str, arguments: tuple[str, ...], log: Path) -> None:
 
 
 def _usual_sockets() -> list[Path]:
-    places = [Path("/var/run/docker.sock"), Path.home() / ".docker" / "run" / "docker.sock"]
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
-        places.append(Path(runtime) / "docker.sock")
+    places = [Path("/var/run/docker.sock")]
+    for variable, below in (("HOME", ".docker/run/docker.sock"), ("XDG_RUNTIME_DIR", "docker.sock")):
+        if folder := os.environ.get(variable):
+            places.append(Path(folder) / below)
     return places

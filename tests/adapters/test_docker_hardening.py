@@ -163,8 +163,9 @@ async def test_cloud_metadata_is_out_of_reach(world: DockerWorld, ws: WorkspaceI
     assert not _reaches(world, ws, "169.254.169.254", 80)
     rules = _rules(world)
     for protocol in ("tcp", "udp"):
-        rule = f"-d 169.254.0.0/16 -p {protocol} -m {protocol} ! --dport 53 -j DROP"
-        assert any(rule in line for line in rules), rules
+        blocked = [line for line in rules if "-d 169.254.0.0/16" in line and f"-p {protocol}" in line]
+        assert len(blocked) == 1, rules
+        assert "! --dport 53" in blocked[0]
 
 
 @needs_iptables
@@ -172,15 +173,14 @@ async def test_other_bridges_are_closed_by_our_own_rules(world: DockerWorld, ws:
     """A second engine that starts on the machine takes Docker's rules between bridges away, not ours."""
     rules = _rules(world)
     for bridges in ("docker+", "br-+", "ch-+"):
-        assert any(f"-o {bridges} -j DROP" in line for line in rules), rules
+        assert any(f"-o {bridges} " in line and line.endswith("-j DROP") for line in rules), rules
 
 
 @needs_iptables
 async def test_rules_are_put_in_once_and_go_with_the_network(world: DockerWorld, ws: WorkspaceId) -> None:
     """Workers that come later add nothing; the end of the installation takes them out."""
     rules = _rules(world)
-    assert sum("-A INPUT" in line for line in rules) == 1
-    assert sum(f"-j CODEHUB-{world.runtime._network.bridge}" in line for line in rules) == 1
+    assert len(rules) == len(set(rules)) == 7
     later = world.another()
     await later._network.ensure()
     await later.close()
@@ -213,8 +213,6 @@ def _machine_addresses() -> set[str]:
 
 
 def _rules(world: DockerWorld) -> list[str]:
-    """Ours for this installation's bridge; Docker's own name it as well."""
-    bridge = world.runtime._network.bridge
+    """Ours; Docker has some of its own for the same bridge."""
     done = subprocess.run(["iptables", "-S"], capture_output=True, text=True, check=True)
-    ours = (f"codehub:{world.config.installation}", f"CODEHUB-{bridge}")
-    return [line for line in done.stdout.splitlines() if any(mark in line for mark in ours)]
+    return [line for line in done.stdout.splitlines() if f'"codehub:{world.config.installation}"' in line]

@@ -1,0 +1,211 @@
+"""TTL: idle goes down, active stays, a person wins (SPEC 7, PROMISES 21, 25)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from redis.asyncio import Redis
+
+from activities.ttl import TtlRunner
+from adapters.postgres.database import Database, open_database
+from adapters.postgres.desired_state import DesiredStates
+from adapters.postgres.ttl import Expiry
+from adapters.redis.activity import KEY, ActivityLog
+from domain.limits import Limits
+from domain.model import DesiredState, Phase, WorkspaceId
+from domain.ttl import TtlDefaults
+from workflows.client import TemporalUnavailable
+
+DEFAULTS = TtlDefaults(timedelta(seconds=600), timedelta(seconds=1800), timedelta(seconds=30))
+MINUTE = timedelta(minutes=1)
+
+
+class Wakes:
+    """Notes who is woken; Temporal itself is not what these tests are about."""
+
+    def __init__(self, *, away: bool = False) -> None:
+        self.woken: list[WorkspaceId] = []
+        self.away = away
+
+    async def wake(self, workspace_id: WorkspaceId) -> None:
+        if self.away:
+            raise TemporalUnavailable("away")
+        self.woken.append(workspace_id)
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    opened = await open_database(database_url)
+    await opened.execute("INSERT INTO users (id, username, password_hash) VALUES ($1, 'alice', '')", UUID(int=1))
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    client = Redis.from_url(redis_url)
+    yield client
+    await client.aclose()
+
+
+def runner(database: Database, redis: Redis, wakes: Wakes | None = None) -> TtlRunner:
+    return TtlRunner(Expiry(database, DEFAULTS), ActivityLog(redis), wakes or Wakes())  # type: ignore[arg-type]
+
+
+async def workspace(
+    database: Database,
+    phase: Phase = Phase.RUNNING,
+    *,
+    since: timedelta = 60 * MINUTE,
+    accessed: timedelta | None = None,
+    operation: str = "NONE",
+    desired: str | None = None,
+    standby_ttl: int | None = None,
+    archive_ttl: int | None = None,
+) -> WorkspaceId:
+    workspace_id = WorkspaceId(str(uuid4()))
+    now = datetime.now(UTC)
+    busy = operation != "NONE"
+    await database.execute(
+        "INSERT INTO workspaces (id, owner_user_id, name, image_ref, desired_state, phase, phase_changed_at,"
+        " last_access_at, operation, op_id, op_started_at, standby_ttl_seconds, archive_ttl_seconds, archive_key)"
+        " VALUES ($1::uuid, $2, $1::uuid::text, 'i', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+        workspace_id,
+        UUID(int=1),
+        desired or phase,
+        phase,
+        now - since,
+        now - accessed if accessed is not None else None,
+        operation,
+        uuid4() if busy else None,
+        now if busy else None,
+        standby_ttl,
+        archive_ttl,
+        "k" if phase is Phase.ARCHIVED else None,
+    )
+    return workspace_id
+
+
+async def desired(database: Database, workspace_id: WorkspaceId) -> str:
+    return str(await database.fetchval("SELECT desired_state FROM workspaces WHERE id = $1", workspace_id))
+
+
+async def test_idle_goes_down_and_active_stays(database: Database, redis: Redis) -> None:
+    idle = await workspace(database, accessed=30 * MINUTE)
+    active = await workspace(database, accessed=5 * MINUTE)
+    fresh = await workspace(database, since=5 * MINUTE, accessed=100 * MINUTE)
+    standby = await workspace(database, Phase.STANDBY, since=31 * MINUTE)
+    young = await workspace(database, Phase.STANDBY, since=29 * MINUTE)
+    wakes = Wakes()
+    report = await runner(database, redis, wakes).tick()
+    assert (report.standby, report.archived) == (1, 1)
+    assert await desired(database, idle) == "STANDBY"
+    assert await desired(database, active) == "RUNNING"
+    assert await desired(database, fresh) == "RUNNING", "woken after a long standby, with an old last_access_at"
+    assert await desired(database, standby) == "ARCHIVED"
+    assert await desired(database, young) == "STANDBY"
+    assert set(wakes.woken) == {idle, standby}
+
+
+async def test_only_desired_state_changes_and_only_at_rest(database: Database, redis: Redis) -> None:
+    stopping = await workspace(database, operation="STOPPING")
+    leaving = await workspace(database, desired="STANDBY")
+    await runner(database, redis).tick()
+    assert await desired(database, stopping) == "RUNNING"
+    assert await desired(database, leaving) == "STANDBY"
+    assert await database.fetchval("SELECT count(*) FROM workspaces WHERE phase <> 'RUNNING'") == 0
+
+
+async def test_overrides_and_zero_is_never(database: Database, redis: Redis) -> None:
+    never = await workspace(database, standby_ttl=0)
+    long = await workspace(database, standby_ttl=2 * 3600)
+    short = await workspace(database, since=2 * MINUTE, standby_ttl=60)
+    kept = await workspace(database, Phase.STANDBY, since=600 * MINUTE, archive_ttl=0)
+    await runner(database, redis).tick()
+    assert [await desired(database, one) for one in (never, long, short, kept)] == [
+        "RUNNING",
+        "RUNNING",
+        "STANDBY",
+        "STANDBY",
+    ]
+
+
+async def test_activity_in_redis_counts_and_reaches_the_row(database: Database, redis: Redis) -> None:
+    used = await workspace(database, accessed=30 * MINUTE)
+    seen = datetime.now(UTC) - MINUTE
+    await ActivityLog(redis).record({used: seen})
+    await runner(database, redis).tick()
+    assert await desired(database, used) == "RUNNING"
+    stored = await database.fetchval("SELECT last_access_at FROM workspaces")
+    assert abs(stored - seen) < timedelta(milliseconds=1)
+    assert await redis.zcard(KEY) == 0
+
+
+async def test_activity_that_arrives_while_it_is_copied_is_not_lost(database: Database, redis: Redis) -> None:
+    used = await workspace(database)
+    log = ActivityLog(redis)
+    first, second = datetime.now(UTC) - 2 * MINUTE, datetime.now(UTC) - MINUTE
+    await log.record({used: first})
+    copied = await log.read()
+    await log.record({used: second})
+    await log.remove(copied)
+    left = await log.read()
+    assert abs(left[used] - second) < timedelta(milliseconds=1)
+    await log.remove(left)
+    assert await log.read() == {}
+
+
+async def test_an_older_report_does_not_take_back_a_newer_one(database: Database, redis: Redis) -> None:
+    used = await workspace(database, accessed=MINUTE)
+    await ActivityLog(redis).record({used: datetime.now(UTC) - 30 * MINUTE})
+    await runner(database, redis).tick()
+    stored = await database.fetchval("SELECT last_access_at FROM workspaces")
+    assert datetime.now(UTC) - stored < 2 * MINUTE
+
+
+async def test_foreign_members_in_redis_do_not_stop_the_tick(database: Database, redis: Redis) -> None:
+    idle = await workspace(database)
+    await redis.zadd(KEY, {"not-an-id": 1, str(uuid4()): 2})
+    await runner(database, redis).tick()
+    assert await desired(database, idle) == "STANDBY"
+
+
+async def test_redis_unknown_puts_nobody_to_sleep(database: Database) -> None:
+    """PROMISE 25: without Redis, activity is unknown; archiving needs only the database and goes on."""
+    running, standby = await workspace(database), await workspace(database, Phase.STANDBY)
+    nowhere = Redis.from_url("redis://127.0.0.1:1")
+    report = await runner(database, nowhere).tick()
+    await nowhere.aclose()
+    assert report.standby_skipped
+    assert await desired(database, running) == "RUNNING"
+    assert await desired(database, standby) == "ARCHIVED"
+
+
+async def test_temporal_away_does_not_lose_the_expiry(database: Database, redis: Redis) -> None:
+    idle = await workspace(database)
+    await runner(database, redis, Wakes(away=True)).tick()
+    assert await desired(database, idle) == "STANDBY"
+
+
+@pytest.mark.parametrize("races", [60, pytest.param(1000, marks=pytest.mark.full)])
+async def test_a_person_who_wants_it_running_at_the_moment_of_expiry_wins(
+    database: Database, redis: Redis, races: int
+) -> None:
+    """PROMISE 21: whoever commits first, the person's RUNNING is what stays."""
+    states = DesiredStates(database, Limits(10_000, 10_000))
+    workspaces = [await workspace(database) for _ in range(races)]
+    ttl = runner(database, redis)
+
+    async def person() -> None:
+        for one in workspaces:
+            await states.set(one, DesiredState.RUNNING)
+
+    async def ticks() -> None:
+        for _ in range(races // 5):
+            await ttl.tick()
+            await asyncio.sleep(0)
+
+    await asyncio.gather(person(), ticks())
+    assert {await desired(database, one) for one in workspaces} == {"RUNNING"}
