@@ -19,6 +19,7 @@ async def docker_runtime(docker_host: str, installation: str) -> AsyncIterator[D
     for workspace_id in await runtime.observe_all():
         await runtime.stop(workspace_id)
         await runtime.remove_volume(workspace_id)
+    await runtime.remove_network()
     await runtime.close()
 
 
