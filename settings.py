@@ -79,6 +79,8 @@ class Settings(BaseModel):
     ttl_archive_seconds: int = Field(1800, ge=0, description="STANDBY goes to ARCHIVED after, s; 0: never")
     activity_flush_interval: Seconds = Field(30, gt=0, description="between the proxy's reports of activity, s")
 
+    redis_channel_sse_prefix: str = Field("codehub:sse:", min_length=1, description="channels of live events")
+
     gc_interval: Seconds = Field(14400, gt=0, description="between runs of GC, s")
     gc_delay: Seconds = Field(7200, ge=0, description="how long an archive must have been an orphan, s")
     gc_restored_delay: Seconds = Field(

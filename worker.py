@@ -18,6 +18,7 @@ from activities.archive import Archiving
 from activities.attempt import Actuator
 from activities.gc import GarbageCollector
 from activities.operate import Operator
+from activities.progress import ProgressEvents
 from activities.reconcile import Pace, Reconciler
 from activities.resources import ResourceActuators
 from activities.restore import Restoring
@@ -35,13 +36,16 @@ from adapters.postgres.migrate import migrate
 from adapters.postgres.ttl import Expiry
 from adapters.postgres.workspaces import WorkspaceStore
 from adapters.redis.activity import ActivityLog
+from adapters.redis.events import EventBus
 from adapters.runtime import Runtime
 from adapters.s3.client import S3Config
 from adapters.s3.store import open_store
 from coordinator.census import Census
 from coordinator.leader import Leader
-from coordinator.listener import WakeListener
+from coordinator.listener import EventListener
 from coordinator.observer import Observer
+from coordinator.publisher import Publisher
+from coordinator.wakes import Wakes
 from domain.model import Operation
 from domain.ttl import TtlDefaults
 from settings import Settings, required
@@ -67,6 +71,7 @@ class Parts:
     database_url: str
     runtime: Runtime
     operator: Operator
+    bus: EventBus
     node: str = DEFAULT_NODE
     task_queue: str = TASK_QUEUE
     activities: tuple[Callable[..., Any], ...] = ()
@@ -92,16 +97,20 @@ async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncItera
     async with AsyncExitStack() as stack:
         database = await open_database(database_url, max_size=settings.database_pool_size)
         stack.push_async_callback(database.close)
+        redis: Redis = Redis.from_url(settings.redis_url or "")
+        stack.push_async_callback(redis.aclose)
         client = await connect(temporal_address(settings))
         installation = await installation_id(database)
         runtime = DockerRuntime(docker_config(settings, installation))
         stack.push_async_callback(runtime.close)
         archives = await stack.enter_async_context(open_store(s3_config(settings)))
         await archives.ensure_bucket()
+        bus = EventBus(redis, settings.redis_channel_sse_prefix)
         reconciler = Reconciler(WorkspaceStore(database), runtime, archives, node, settings.timeouts, pace(settings))
         transfers = Transfers(
             reconciler.store,
             asyncio.Semaphore(settings.archive_max_transfers),
+            ProgressEvents(bus).publish,
             stall_seconds=settings.archive_stall_seconds,
         )
         operator = Operator(
@@ -110,20 +119,33 @@ async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncItera
             timedelta(seconds=settings.reconciler_retry_backoff),
             settings.reconciler_max_retries,
         )
-        collector = GarbageCollector(
-            Garbage(database),
-            archives,
-            installation,
-            timedelta(seconds=settings.gc_delay),
-            timedelta(seconds=settings.gc_restored_delay),
-        )
-        redis: Redis = Redis.from_url(settings.redis_url or "")
-        stack.push_async_callback(redis.aclose)
-        runner = TtlRunner(Expiry(database, ttl_defaults(settings)), ActivityLog(redis), Waker(client))
+        collector = garbage_collector(settings, database, archives, installation)
+        ttl = TtlRunner(Expiry(database, ttl_defaults(settings)), ActivityLog(redis), Waker(client))
         await ensure_gc(client, timedelta(seconds=settings.gc_interval))
         await ensure_ttl(client, timedelta(seconds=settings.ttl_interval))
-        activities = (collector.collect, runner.tick)
-        yield Parts(settings, client, database, database_url, runtime, operator, node, activities=activities)
+        yield Parts(
+            settings,
+            client,
+            database,
+            database_url,
+            runtime,
+            operator,
+            bus,
+            node,
+            activities=(collector.collect, ttl.tick),
+        )
+
+
+def garbage_collector(
+    settings: Settings, database: Database, archives: ArchiveStore, installation: str
+) -> GarbageCollector:
+    return GarbageCollector(
+        Garbage(database),
+        archives,
+        installation,
+        timedelta(seconds=settings.gc_delay),
+        timedelta(seconds=settings.gc_restored_delay),
+    )
 
 
 def actuators(
@@ -188,7 +210,7 @@ def coordinator(parts: Parts) -> Leader:
         parts.database_url,
         settings.coordinator_node_id,
         {
-            "listener": WakeListener(parts.database_url, attention, waker).run,
+            "listener": EventListener(parts.database_url, Wakes(attention, waker), Publisher(parts.bus)).run,
             "events": observer.follow_events,
             "sweep": observer.sweep_forever,
             "census": Census(attention, parts.client, waker).run,

@@ -1,72 +1,65 @@
-"""PostgreSQL's notifications, turned into wakes: a wake is not lost when the API dies between commit and signal."""
+"""PostgreSQL's notifications: who has to be woken, and whose screens have to change (SPEC 9)."""
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
-from adapters.postgres.attention import Attention
 from adapters.postgres.database import DatabaseUnavailable, connect
-from domain.model import WorkspaceId
-from workflows.client import TemporalUnavailable, Waker
+from adapters.redis.events import EVERYONE, Event, EventKind
+from coordinator.publisher import Publisher
+from coordinator.wakes import Wakes
+from domain.model import UserId, WorkspaceId
 
 log = structlog.get_logger()
 
 WAKE_CHANNEL = "ws_wake"
+EVENTS = {"ws_sse": EventKind.UPDATED, "ws_deleted": EventKind.DELETED}
 
 
 @dataclass(slots=True)
-class WakeListener:
-    """Waits a moment before it wakes: by then the API's own signal has usually done it."""
-
+class EventListener:
     database_url: str
-    attention: Attention
-    waker: Waker
-    grace: float = 0.5
-    _pending: set[WorkspaceId] = field(default_factory=set, init=False)
-    _arrived: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    wakes: Wakes
+    publisher: Publisher
 
     async def run(self) -> None:
         connection = await connect(self.database_url)
         closed = asyncio.Event()
         connection.add_termination_listener(lambda _: closed.set())
         try:
-            await connection.add_listener(WAKE_CHANNEL, self._on_notify)
-            # What was committed while nobody listened is found by the observer's sweep.
-            await _until(closed, self._wake_pending())
+            await connection.add_listener(WAKE_CHANNEL, self._on_wake)
+            for channel, kind in EVENTS.items():
+                await connection.add_listener(channel, self._on(kind))
+            # What changed while nobody listened: screens look again, and the sweep finds who was not woken.
+            self.publisher.add(Event(EventKind.REFRESH, EVERYONE))
+            await _until(closed, self.wakes.run, self.publisher.run)
         finally:
             with suppress(Exception):
                 await connection.close(timeout=1)
         raise DatabaseUnavailable("the listener's connection was closed")
 
-    def _on_notify(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        self._pending.add(WorkspaceId(json.loads(str(payload))["id"]))
-        self._arrived.set()
+    def _on_wake(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        self.wakes.add(WorkspaceId(json.loads(str(payload))["id"]))
 
-    async def _wake_pending(self) -> None:
-        while True:
-            await self._arrived.wait()
-            await asyncio.sleep(self.grace)
-            self._arrived.clear()
-            batch, self._pending = self._pending, set()
-            try:
-                for workspace_id in await self.attention.unattended(list(batch)):
-                    await self.waker.wake(workspace_id)
-                    log.info("woken_by_listener", workspace=workspace_id)
-            except (DatabaseUnavailable, TemporalUnavailable) as error:
-                log.warning("wake_postponed", error=str(error), workspaces=len(batch))
-                self._pending |= batch
-                self._arrived.set()
+    def _on(self, kind: EventKind) -> Callable[[object, int, str, object], None]:
+        def notify(_connection: object, _pid: int, _channel: str, payload: object) -> None:
+            body = json.loads(str(payload))
+            self.publisher.add(Event(kind, UserId(body["user_id"]), WorkspaceId(body["id"])))
+
+        return notify
 
 
-async def _until(closed: asyncio.Event, work: Coroutine[None, None, None]) -> None:
-    tasks = [asyncio.ensure_future(closed.wait()), asyncio.ensure_future(work)]
+async def _until(closed: asyncio.Event, *work: Callable[[], Awaitable[None]]) -> None:
+    tasks = [asyncio.ensure_future(closed.wait()), *(asyncio.ensure_future(one()) for one in work)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                log.error("listener_part_failed", error=repr(outcome))

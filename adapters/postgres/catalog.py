@@ -170,6 +170,14 @@ class Catalog:
         rows = await self.database.fetch(_LIST, owner, phase, limit, offset)
         return Page([_entry(row) for row in rows if row["id"] is not None], rows[0]["total"])
 
+    async def deleted_since(self, owner: UserId, since: datetime) -> list[WorkspaceId]:
+        rows = await self.database.fetch(
+            "SELECT id FROM workspaces WHERE owner_user_id = $1 AND phase = 'DELETED' AND phase_changed_at >= $2",
+            owner,
+            since,
+        )
+        return [WorkspaceId(str(row["id"])) for row in rows]
+
     async def patch(
         self, workspace_id: WorkspaceId, owner: UserId, metadata: Metadata, desired: DesiredState | None
     ) -> Entry:

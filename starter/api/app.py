@@ -8,7 +8,7 @@ import structlog
 from fastapi import APIRouter, FastAPI
 
 from adapters.postgres.idempotency import prune_idempotency_keys
-from starter.api import health, session, tokens, users, workspaces
+from starter.api import events, health, session, tokens, users, workspaces
 from starter.api.body_limit import BodyLimitMiddleware
 from starter.api.dependencies import Dependencies
 from starter.api.errors import add_error_handlers
@@ -19,7 +19,7 @@ from starter.api.same_origin import SameOriginMiddleware
 
 log = structlog.get_logger()
 
-_ROUTERS = (session.router, workspaces.router, users.router, tokens.router, health.router)
+_ROUTERS = (session.router, workspaces.router, events.router, users.router, tokens.router, health.router)
 _PRUNE_SECONDS = 600.0
 _DRAIN_SECONDS = 1.0
 
@@ -58,12 +58,16 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     pruning = asyncio.create_task(
         _prune_forever(deps.sessions.prune, deps.logins.lockout.prune, lambda: prune_idempotency_keys(deps.database))
     )
+    tasks = [pruning]
+    if deps.hub is not None:
+        tasks.append(asyncio.create_task(deps.hub.run()))
     try:
         yield
     finally:
-        pruning.cancel()
-        with suppress(asyncio.CancelledError):
-            await pruning
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
         await deps.wakes.drain(_DRAIN_SECONDS)
 
 

@@ -13,8 +13,10 @@ from adapters.postgres.database import Database
 from adapters.postgres.desired_state import DesiredStates
 from adapters.postgres.lockout import Lockout, LockoutPolicy
 from adapters.postgres.sessions import ApiTokens, Sessions
+from adapters.redis.events import EventBus
 from domain.limits import Limits
 from starter.api.forwarded import TrustedProxies
+from starter.api.hub import Hub
 from starter.api.logins import Logins
 from starter.api.passwords import Passwords
 from starter.api.wakes import Waker, Wakes
@@ -47,6 +49,8 @@ class Dependencies:
     logins: Logins
     desired_states: DesiredStates
     catalog: Catalog
+    hub: Hub | None = None
+    """Live events; None without Redis."""
 
 
 def assemble(
@@ -55,11 +59,13 @@ def assemble(
     waker: Waker,
     passwords: Passwords,
     checks: Mapping[str, Check] | None = None,
+    bus: EventBus | None = None,
 ) -> Dependencies:
     """`checks` are what /health/ready asks besides PostgreSQL, by name."""
     accounts = Accounts(database)
     sessions = Sessions(database)
     desired_states = DesiredStates(database, config.limits)
+    catalog = Catalog(database, desired_states)
     return Dependencies(
         config=config,
         database=database,
@@ -71,7 +77,8 @@ def assemble(
         tokens=ApiTokens(database),
         logins=Logins(accounts, sessions, Lockout(database, config.lockout), passwords, config.session_ttl),
         desired_states=desired_states,
-        catalog=Catalog(database, desired_states),
+        catalog=catalog,
+        hub=Hub(bus, catalog) if bus is not None else None,
     )
 
 

@@ -15,6 +15,7 @@ from adapters.postgres.database import DatabaseUnavailable
 from adapters.postgres.desired_state import Refusal, Refused
 from adapters.postgres.idempotency import IdempotencyMismatch
 from adapters.postgres.lockout import TooManyAttempts
+from starter.api.fields import PATTERNS_IN_WORDS
 from starter.api.logins import BadCredentials
 from starter.api.passwords import PasswordsBusy
 
@@ -178,4 +179,6 @@ def _problem(problem: dict[str, Any]) -> str:
             return f"{where}: unknown field"
         case "missing":
             return f"{where}: missing"
+        case "string_pattern_mismatch":
+            return f"{where}: {PATTERNS_IN_WORDS.get(problem['ctx']['pattern'], problem['msg'])}"
     return f"{where}: {problem['msg'].removeprefix('Value error, ')}"

@@ -17,6 +17,7 @@ from temporalio.client import Client
 
 from adapters.postgres.database import Database, open_database
 from adapters.postgres.migrate import migrate
+from adapters.redis.events import EventBus
 from domain.limits import Limits
 from settings import Settings, SettingsError, required
 from starter.api.app import create_app
@@ -52,7 +53,12 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     async with opened(settings) as deps:
         if settings.codehub_admin_password is not None:
             await ensure_admin(deps.accounts, deps.passwords, settings.codehub_admin_password.get_secret_value())
-        await serve_app(create_app(deps), listen(settings.codehub_host, settings.codehub_port), stop)
+        listener = listen(settings.codehub_host, settings.codehub_port)
+        letting_go = asyncio.create_task(_let_go(deps, stop))
+        try:
+            await serve_app(create_app(deps), listener, stop)
+        finally:
+            letting_go.cancel()
 
 
 @asynccontextmanager
@@ -67,11 +73,13 @@ async def opened(settings: Settings) -> AsyncIterator[Dependencies]:
         stack.callback(passwords.close)
         temporal = await connect(_temporal(settings), lazy=True)
         checks: dict[str, Check] = {"temporal": lambda: _check_temporal(temporal)}
+        bus = None
         if settings.redis_url is not None:
             redis: Redis = Redis.from_url(settings.redis_url)
             stack.push_async_callback(redis.aclose)
             checks["redis"] = redis.ping
-        yield assemble(_config(settings), database, Waker(temporal), passwords, checks)
+            bus = EventBus(redis, settings.redis_channel_sse_prefix)
+        yield assemble(_config(settings), database, Waker(temporal), passwords, checks, bus)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -131,6 +139,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     import uvloop
 
     return uvloop.new_event_loop
+
+
+async def _let_go(deps: Dependencies, stop: asyncio.Event) -> None:
+    """Live events would go on for ever, and the end would have to wait for them."""
+    await stop.wait()
+    if deps.hub is not None:
+        deps.hub.shut()
 
 
 async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:

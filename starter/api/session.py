@@ -15,7 +15,7 @@ from starter.api.authentication import (
 )
 from starter.api.dependencies import Deps
 from starter.api.errors import ApiError, answers
-from starter.api.fields import Password, RequestBody
+from starter.api.fields import NO_NUL, Password, RequestBody
 from starter.api.forwarded import client_address
 from starter.api.logins import BadCredentials, hash_secret
 from starter.api.users import UserBody
@@ -23,7 +23,7 @@ from starter.api.users import UserBody
 router = APIRouter(prefix="/api/v1", tags=["session"])
 
 # Wider than what a user may have: a wrong one is answered like any other wrong one.
-GivenUsername = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
+GivenUsername = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=NO_NUL)]
 GivenPassword = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 

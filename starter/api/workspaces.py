@@ -13,7 +13,7 @@ from domain.model import DesiredState, WorkspaceId
 from starter.api.authentication import Current
 from starter.api.dependencies import Deps
 from starter.api.errors import answers
-from starter.api.fields import PageQuery
+from starter.api.fields import Key, PageQuery
 from starter.api.workspace_body import (
     CreateWorkspace,
     OperationBody,
@@ -27,12 +27,9 @@ from starter.api.workspace_body import (
 router = APIRouter(prefix="/api/v1/workspaces", tags=["workspaces"])
 
 IdempotencyHeader = Annotated[
-    str | None,
+    Key | None,
     Header(
         alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        pattern=r"^[\x21-\x7e]+$",
         description="The same key and body again, within 24 hours, give the first answer instead of a second one.",
     ),
 ]

@@ -68,6 +68,9 @@ class Seaweed:
                 "-s3.port.iceberg=0",
                 "-s3.port.lance=0",
                 "-master.telemetry=false",
+                # It learns its volumes from the store anyway. Resuming, it is not yet its own leader when the store
+                # first reports, in one start of ten, and the next report comes 5 to 15 seconds later.
+                "-master.resumeState=false",
             ),
             cwd=folder.parent,
             env={

@@ -15,7 +15,26 @@ CONTROLLERS = (
     *("progress", "created_at", "updated_at", "last_access_at", "deleted_at", "node", "endpoint", "op_id", "x"),
 )
 BAD_VALUES: dict[str, list[Any]] = {
-    "name": ["", " ", " x", "x ", "x" * 101, "a\nb", "a\tb", "x\n", "nul\x00", "\ud800", None, 7, [], {}, True],
+    "name": [
+        "",
+        " ",
+        " x",
+        "x ",
+        "x" * 101,
+        "a\nb",
+        "a\tb",
+        "x\n",
+        "x\x85",
+        "a\u2028b",
+        "\ufeffx",
+        "nul\x00",
+        "\ud800",
+        None,
+        7,
+        [],
+        {},
+        True,
+    ],
     "description": ["x" * 1001, "nul\x00", "\udfff", None, 7, ["x"]],
     "desired_state": ["DELETED", "PENDING", "running", "", None, 3, ["RUNNING"]],
     "standby_ttl_seconds": [-1, 1.5, "60", True, 2**31, 10**30, float("inf"), [], ""],
@@ -63,6 +82,16 @@ async def test_bad_values(alice: Person) -> None:
     for image in BAD_IMAGES:
         assert (await alice("POST", PATH, {"name": "two", "image_ref": image})).status == 422, image
     assert (await alice("GET", PATH)).json["total"] == 1
+
+
+async def test_messages_say_what_would_be_right(alice: Person) -> None:
+    """In words, not in regular expressions."""
+    answer = await alice("POST", PATH, {"name": "x ", "image_ref": "a b", "description": "\x00"})
+    assert answer.message == (
+        "name: must be one line, without blanks at its ends and without control characters; "
+        "description: must not contain a NUL character; "
+        "image_ref: must be a Docker image reference, such as registry.example/team/ide:1.2"
+    )
 
 
 async def test_malformed_bodies(alice: Person) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
 
+from redis.asyncio import Redis
 from temporalio.client import Client
 
 from activities.attempt import Actuator
@@ -19,6 +20,7 @@ from adapters.homes import Homes
 from adapters.postgres.database import Database, open_database
 from adapters.postgres.desired_state import DesiredStates
 from adapters.postgres.workspaces import WorkspaceStore
+from adapters.redis.events import EventBus
 from adapters.runtime import Runtime
 from adapters.s3.store import S3ArchiveStore
 from domain.limits import Limits
@@ -112,6 +114,7 @@ async def system(
     homes: Homes | None = None,
     coordinator: bool = True,
     settings: Settings | None = None,
+    redis_url: str = "redis://127.0.0.1:1",
 ) -> AsyncIterator[System]:
     settings = settings or Settings(
         coordinator_idle_interval=1, coordinator_retry_interval=0.2, reconciler_retry_backoff=0.05
@@ -132,7 +135,9 @@ async def system(
             acts,
             timedelta(seconds=settings.reconciler_retry_backoff),
         )
-        parts = Parts(settings, client, database, database_url, runtime, operator)
+        redis: Redis = Redis.from_url(redis_url)
+        stack.push_async_callback(redis.aclose)
+        parts = Parts(settings, client, database, database_url, runtime, operator, EventBus(redis))
         await stack.enter_async_context(running(parts, elect=coordinator))
         yield System(
             parts, await _user(database), image, Waker(client), DesiredStates(database, Limits(1000, 1000)), store

@@ -1,0 +1,84 @@
+"""Live events between processes: small messages that say which workspace changed; whoever shows it loads the row."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from adapters.redis.activity import RedisUnavailable
+from domain.model import UserId, WorkspaceId
+
+SSE_PREFIX = "codehub:sse:"
+EVERYONE = UserId("all")
+"""The channel for what concerns all users."""
+NO_WORKSPACE = WorkspaceId("")
+_POLL = 1.0
+
+
+class EventKind(StrEnum):
+    UPDATED = "workspace_updated"
+    DELETED = "workspace_deleted"
+    PROGRESS = "workspace_progress"
+    REFRESH = "refresh"
+    """Something may have been missed: look at everything again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    kind: EventKind
+    user_id: UserId
+    workspace_id: WorkspaceId = NO_WORKSPACE
+    details: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventBus:
+    redis: Redis
+    prefix: str = SSE_PREFIX
+
+    async def publish(self, events: Sequence[Event]) -> None:
+        try:
+            async with self.redis.pipeline(transaction=False) as pipeline:
+                for event in events:
+                    body = {"type": event.kind, "id": event.workspace_id, **(event.details or {})}
+                    pipeline.publish(f"{self.prefix}{event.user_id}", json.dumps(body))
+                await pipeline.execute()
+        except (RedisError, OSError) as error:
+            raise RedisUnavailable(f"Redis did not answer: {error}") from error
+
+    @asynccontextmanager
+    async def subscribed(self) -> AsyncIterator[AsyncIterator[Event]]:
+        """Every user's events; once entered, none is missed until the connection breaks (RedisUnavailable)."""
+        try:
+            async with self.redis.pubsub() as pubsub:
+                await pubsub.psubscribe(f"{self.prefix}*")
+                yield self._events(pubsub)
+        except (RedisError, OSError) as error:
+            raise RedisUnavailable(f"Redis did not answer: {error}") from error
+
+    async def _events(self, pubsub: Any) -> AsyncIterator[Event]:
+        while True:
+            message = await pubsub.get_message(ignore_subscribe_messages=True, timeout=_POLL)
+            if message is None:
+                # A server that is gone without a word is found by asking.
+                await asyncio.wait_for(pubsub.ping(), _POLL)
+                continue
+            event = self._event(message)
+            if event is not None:
+                yield event
+
+    def _event(self, message: dict[str, Any]) -> Event | None:
+        """None for what is not ours: anybody can publish."""
+        try:
+            user = UserId(message["channel"].decode().removeprefix(self.prefix))
+            body = json.loads(message["data"])
+            kind = EventKind(body.pop("type"))
+            return Event(kind, user, WorkspaceId(str(body.pop("id", ""))), body)
+        except (ValueError, KeyError, AttributeError):
+            return None
