@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -79,6 +80,7 @@ class EventBus:
             user = UserId(message["channel"].decode().removeprefix(self.prefix))
             body = json.loads(message["data"])
             kind = EventKind(body.pop("type"))
-            return Event(kind, user, WorkspaceId(str(body.pop("id", ""))), body)
-        except (ValueError, KeyError, AttributeError):
+            workspace_id = NO_WORKSPACE if kind is EventKind.REFRESH else WorkspaceId(str(UUID(body.pop("id"))))
+            return Event(kind, user, workspace_id, body)
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None

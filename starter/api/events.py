@@ -29,6 +29,11 @@ _PAGE = 200
 _OVERLAP = timedelta(seconds=10)
 
 
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {}}, "description": "Server-sent events, until the client leaves."}
+}
+
+
 @router.get(
     "/events",
     response_class=Response,
@@ -44,7 +49,8 @@ async def events(request: Request, deps: Deps, caller: Current) -> Response:
     if deps.hub is None:
         raise ApiError(503, "events_unavailable", "Live events need Redis: set REDIS_URL.")
     screen = deps.hub.open(caller.user.id)
-    return EventStream(deps.hub, deps.catalog, screen, _since(request.headers.get("last-event-id")))
+    since = _since(request.headers.get("last-event-id"))
+    return EventStream(deps.hub, deps.catalog, screen, since, HEARTBEAT_SECONDS)
 
 
 @dataclass(eq=False)
@@ -53,9 +59,10 @@ class EventStream(Response):
     catalog: Catalog
     screen: Screen
     since: datetime | None
-    heartbeat: float = HEARTBEAT_SECONDS
+    heartbeat: float
     _known: set[WorkspaceId] = field(default_factory=set)
-    _last: datetime = datetime.min.replace(tzinfo=UTC)
+    _last: int = 0
+    """Microseconds: what the client says when it comes back."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -84,15 +91,20 @@ class EventStream(Response):
     async def _chunks(self, gone: "asyncio.Future[None]") -> AsyncIterator[bytes]:
         yield b"retry: 1000\n\n"
         while not gone.done() and not self.hub.closing:
-            arrived = asyncio.ensure_future(self.screen.arrived.wait())
-            await asyncio.wait({arrived, gone}, timeout=self.heartbeat, return_when=asyncio.FIRST_COMPLETED)
-            arrived.cancel()
-            if not self.screen.arrived.is_set() and not self.screen.stale:
+            if self.screen.stale or self.screen.arrived.is_set():
+                self.screen.arrived.clear()
+                async for chunk in self._news():
+                    yield chunk
+            elif await self._quiet(gone):
                 yield _event("heartbeat", {})
-                continue
-            self.screen.arrived.clear()
-            async for chunk in self._news():
-                yield chunk
+
+    async def _quiet(self, gone: "asyncio.Future[None]") -> bool:
+        """Whether nothing happened for as long as a heartbeat takes."""
+        arrived = asyncio.ensure_future(self.screen.arrived.wait())
+        both: set[asyncio.Future[Any]] = {arrived, gone}
+        done, _ = await asyncio.wait(both, timeout=self.heartbeat, return_when=asyncio.FIRST_COMPLETED)
+        arrived.cancel()
+        return not done
 
     async def _news(self) -> AsyncIterator[bytes]:
         screen = self.screen
@@ -135,9 +147,8 @@ class EventStream(Response):
             self._known.discard(workspace_id)
             return _event("workspace_deleted", {"id": workspace_id})
         self._known.add(workspace_id)
-        self._last = max(self._last, entry.workspace.updated_at)
-        body = WorkspaceBody.of(entry).model_dump_json()
-        return _framed("workspace_updated", body, str(int(self._last.timestamp() * 1_000_000)))
+        self._last = max(self._last, int(entry.workspace.updated_at.timestamp() * 1_000_000))
+        return _framed("workspace_updated", WorkspaceBody.of(entry).model_dump_json(), str(self._last))
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -76,6 +76,8 @@ class Hub:
                         await self._handle(event)
             except RedisUnavailable as error:
                 log.warning("live_events_interrupted", error=str(error))
+            except Exception:
+                log.exception("live_events_failed")
             await asyncio.sleep(_RETRY)
 
     async def _handle(self, event: Event) -> None:

@@ -7,10 +7,12 @@ from datetime import timedelta
 from http.cookies import SimpleCookie
 
 import pytest
+from argon2 import PasswordHasher
 
 from adapters.postgres.lockout import LockoutPolicy
 from starter.api.dependencies import ApiConfig
 from starter.api.forwarded import TrustedProxies
+from starter.api.passwords import Passwords
 from tests.api.world import PASSWORD, Answer, Api, Person, serving
 
 
@@ -116,23 +118,26 @@ async def test_unknown_users_take_as_long(database_url: str) -> None:
     async with serving(database_url, _config(account_failures=10_000, address_failures=10_000)) as api:
         await api.person("alice")
         # Costly enough to stand out, as the real parameters do.
-        from argon2 import PasswordHasher
-
-        from starter.api.passwords import Passwords
-
         passwords = Passwords(PasswordHasher(time_cost=2, memory_cost=16 * 1024, parallelism=1))
         api.deps.logins.passwords = passwords
         await api.deps.database.execute("UPDATE users SET password_hash = $1", await passwords.hash(PASSWORD))
-        times: dict[str, list[float]] = {"alice": [], "nobody": []}
-        for _ in range(25):
-            for username, taken in times.items():
-                started = time.perf_counter()
-                assert (await api.login(username, "wrong")).status == 401
-                taken.append(time.perf_counter() - started)
-        known, unknown = (statistics.median(taken) for taken in times.values())
+        # A busy machine may spoil a round; an answer that leaves the hash out, a small part of the time, spoils all.
+        ratios: list[float] = []
+        while len(ratios) < 4 and not any(0.7 < ratio < 1.4 for ratio in ratios):
+            known, unknown = await _times_of(api, "alice", "nobody")
+            ratios.append(unknown / known)
         passwords.close()
-        # Without the dummy hash the unknown one takes a small part of it.
-        assert 0.7 < unknown / known < 1.4
+        assert any(0.7 < ratio < 1.4 for ratio in ratios), ratios
+
+
+async def _times_of(api: Api, *usernames: str) -> list[float]:
+    taken: dict[str, list[float]] = {username: [] for username in usernames}
+    for _ in range(15):
+        for username, times in taken.items():
+            started = time.perf_counter()
+            assert (await api.login(username, "wrong")).status == 401
+            times.append(time.perf_counter() - started)
+    return [statistics.median(times) for times in taken.values()]
 
 
 @pytest.mark.parametrize("username", ["alice", "nobody"])

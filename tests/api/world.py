@@ -21,6 +21,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from adapters.postgres.database import open_database
+from adapters.redis.events import EventBus
 from domain.model import UserId, WorkspaceId
 from starter.api.app import create_app
 from starter.api.dependencies import ApiConfig, Check, Dependencies, assemble
@@ -150,13 +151,17 @@ class Api:
 
 @asynccontextmanager
 async def serving(
-    database_url: str, config: ApiConfig | None = None, checks: dict[str, Check] | None = None
+    database_url: str,
+    config: ApiConfig | None = None,
+    checks: dict[str, Check] | None = None,
+    bus: EventBus | None = None,
 ) -> AsyncIterator[Api]:
     # Weak on purpose: these tests hash often, and test_passwords looks at the real parameters.
     passwords = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     database = await open_database(database_url)
     wakes = RecordedWakes()
-    deps = assemble(config or ApiConfig(default_image="ide:latest", node_id="here"), database, wakes, passwords, checks)
+    config = config or ApiConfig(default_image="ide:latest", node_id="here")
+    deps = assemble(config, database, wakes, passwords, checks, bus)
     app = create_app(deps)
     listener = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -168,6 +173,8 @@ async def serving(
             api = Api(url, app, deps, wakes, client)
             yield api
     finally:
+        if deps.hub is not None:
+            deps.hub.shut()
         stop.set()
         await server
         await database.close()

@@ -187,5 +187,5 @@ Condition = Callable[[], bool]
 
 async def eventually(condition: Condition, seconds: float = 30.0) -> None:
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - the condition is out there
+        while not condition():
             await asyncio.sleep(0.01)

@@ -1,0 +1,32 @@
+"""The real image, made as `make up` makes it: built at the first run on a machine, loaded from the cache after."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from docker import APIClient
+
+from adapters.docker import Limits
+from starter.embedded.progress import NoProgress
+from starter.ide.image import ensure_image
+from tests.adapters.docker_world import DockerWorld, docker_world
+from tests.services import Services
+
+
+@pytest.fixture(scope="session")
+def ide_image(docker_host: str, services: Services) -> Iterator[str]:
+    reference = f"codehub-ide:{services.installation}-{services.worker}"
+    asyncio.run(ensure_image(docker_host, reference, NoProgress()))
+    yield reference
+    api = APIClient(docker_host)
+    try:
+        # Its other name stays: `make up` on the same engine has it at once.
+        api.remove_image(reference, noprune=True)
+    finally:
+        api.close()
+
+
+@pytest.fixture
+async def world(docker_host: str, ide_image: str, installation: str) -> AsyncIterator[DockerWorld]:
+    async with docker_world(docker_host, ide_image, installation, limits=Limits(), stop_grace_seconds=10) as made:
+        yield made

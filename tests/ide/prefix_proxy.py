@@ -1,0 +1,71 @@
+"""The way a workspace is reached: under a prefix that it never sees."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, web
+from multidict import CIMultiDict
+
+NOT_PASSED = {"connection", "host", "keep-alive", "transfer-encoding", "upgrade"}
+HANDSHAKE = "sec-websocket-"
+
+
+@asynccontextmanager
+async def prefix_proxy(endpoint: str, prefix: str) -> AsyncIterator[str]:
+    """Yields the URL of the workspace at `endpoint` under `prefix`."""
+    async with ClientSession(auto_decompress=False) as session:
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            url = f"http://{endpoint}{request.raw_path.removeprefix(prefix)}"
+            headers = _passed(request.headers) | {"X-Forwarded-Host": request.host}
+            if request.headers.get("Upgrade", "").lower() == "websocket":
+                return await _relay(request, session, url, headers)
+            body = await request.read()
+            async with session.request(request.method, url, headers=headers, data=body, allow_redirects=False) as reply:
+                content = await reply.read()
+                return web.Response(status=reply.status, headers=_passed(reply.headers), body=content)
+
+        app = web.Application()
+        app.router.add_route("*", prefix + "/{path:.*}", handle)
+        runner = web.AppRunner(app, shutdown_timeout=0)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            port = runner.addresses[0][1]
+            yield f"http://127.0.0.1:{port}{prefix}/"
+        finally:
+            await runner.cleanup()
+
+
+async def _relay(
+    request: web.Request, session: ClientSession, url: str, headers: "CIMultiDict[str]"
+) -> web.WebSocketResponse:
+    kept = CIMultiDict((name, value) for name, value in headers.items() if not name.lower().startswith(HANDSHAKE))
+    async with session.ws_connect(url, headers=kept, max_msg_size=0) as above:
+        below = web.WebSocketResponse(max_msg_size=0)
+        await below.prepare(request)
+        await asyncio.gather(_pass(below, above), _pass(above, below))
+        return below
+
+
+async def _pass(
+    source: web.WebSocketResponse | ClientWebSocketResponse, target: web.WebSocketResponse | ClientWebSocketResponse
+) -> None:
+    async for message in source:
+        if target.closed:
+            return
+        if message.type is WSMsgType.TEXT:
+            await target.send_str(message.data)
+        elif message.type is WSMsgType.BINARY:
+            await target.send_bytes(message.data)
+    await target.close()
+
+
+def _passed(headers: "CIMultiDict[str] | object") -> "CIMultiDict[str]":
+    found: CIMultiDict[str] = CIMultiDict(headers)  # type: ignore[call-overload]
+    for name in set(found):
+        if name.lower() in NOT_PASSED:
+            del found[name]
+    return found
