@@ -11,6 +11,13 @@ from adapters.transfer.tarscan import TarScanner
 
 MIB = 1024 * 1024
 LEVEL = 3
+LONGEST_PATH = 3800
+"""Bytes. The engine extracts by whole paths, of which Linux takes 4,095 bytes, and what lies beyond that it leaves out
+of a tar without a word: so a directory must leave room for the longest name below it."""
+
+
+class Unrestorable(Exception):
+    """The home holds what could not be extracted again."""
 
 
 def part_size(number: int) -> int:
@@ -33,7 +40,8 @@ class Packed:
 
 
 def pack(source: Iterable[bytes], packed: Packed, threads: int = -1) -> Iterator[bytes]:
-    """Compress `source` into parts. Raises TarBroken before the last part when the stream was cut."""
+    """Compress `source` into parts. Raises TarBroken before the last part when the stream was cut, Unrestorable when
+    it could not be extracted again."""
     # The frame's own checksum lets plain `zstd -t` find damage, too.
     compressor = zstandard.ZstdCompressor(level=LEVEL, threads=threads, write_checksum=True).compressobj()
     buffer = BytesIO()
@@ -41,6 +49,8 @@ def pack(source: Iterable[bytes], packed: Packed, threads: int = -1) -> Iterator
     for chunk in source:
         kept = packed.scanner.feed(chunk)
         packed.raw_size += len(kept)
+        if packed.scanner.longest_path > LONGEST_PATH:
+            raise Unrestorable(f"it has a path of {packed.scanner.longest_path} bytes, {LONGEST_PATH} can be restored")
         buffer.write(compressor.compress(kept))
         if buffer.tell() >= part_size(number):
             yield _taken(buffer, packed)

@@ -4,6 +4,7 @@ Only headers are looked at, so it costs little whatever the size. A stream that 
 marker (two zero blocks where a header would be), and then `finish` says so: it never becomes an archive.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _BLOCK = 512
@@ -11,12 +12,23 @@ _ZERO = bytes(_BLOCK)
 _EXTENSIONS = frozenset(b"xgLK")
 """Entries that describe the one after them."""
 _DEVICES = frozenset(b"34")
+_LINK = ord("1")
+_OLD_SPARSE = ord("S")
 _WITHOUT_DATA = frozenset(b"12356")
 _LONGEST_EXTENSION = 8 * 1024 * 1024
 
 
 class TarBroken(Exception):
     """The stream is no complete tar."""
+
+
+@dataclass(slots=True)
+class _Said:
+    """What extension headers say of the entry after them."""
+
+    size: int | None = None
+    path: bytes | None = None
+    link: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -28,7 +40,7 @@ class _Cursor:
     passed: int = 0
     held: int | None = None
     """Where the extension headers of the next entry begin: they go on, or are left out, together with it."""
-    size_of_next: int | None = None
+    said: _Said = field(default_factory=_Said)
     out: list[bytes] = field(default_factory=list)
 
     @property
@@ -44,10 +56,14 @@ class _Cursor:
 class TarScanner:
     entries: int = 0
     devices: int = 0
+    longest_path: int = 0
+    """Bytes. Not every path that a home can hold can be extracted again."""
     ended: bool = False
     _carry: bytes = b""
     _payload: int = 0
+    _map_follows: bool = False
     _zeros: int = 0
+    _left_out: set[bytes] = field(default_factory=set)
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next piece of the stream; return what goes on."""
@@ -67,7 +83,7 @@ class TarScanner:
 
     def _advance(self, cursor: _Cursor) -> bool:
         """Go over one thing; False when more bytes are needed to know it."""
-        if self._payload:
+        if self._payload and not self._map_follows:
             taken = min(self._payload, cursor.left)
             self._payload -= taken
             cursor.position += taken
@@ -75,14 +91,23 @@ class TarScanner:
         if cursor.left < _BLOCK:
             return False
         header = cursor.data[cursor.position : cursor.position + _BLOCK]
+        if self._map_follows:
+            self._map_follows = header[504] != 0
+            cursor.position += _BLOCK
+            return True
         if header == _ZERO:
             return self._end_marker(cursor)
         if self._zeros:
             raise TarBroken("a tar header follows its end marker")
         kind, size = header[156], _number(header[124:136])
+        if kind == ord("g") and cursor.held is None:
+            # It describes all that follows: it goes on, whatever comes next.
+            cursor.position += _BLOCK
+            self._payload = _padded(size)
+            return True
         if kind in _EXTENSIONS:
             return _extension(cursor, kind, size)
-        self._entry(cursor, kind, size)
+        self._entry(cursor, header, kind, size)
         return True
 
     def _end_marker(self, cursor: _Cursor) -> bool:
@@ -94,17 +119,25 @@ class TarScanner:
             cursor.position = len(cursor.data)
         return True
 
-    def _entry(self, cursor: _Cursor, kind: int, size: int) -> None:
-        start, cursor.position = cursor.entry_start, cursor.position + _BLOCK
-        if kind in _DEVICES:
+    def _entry(self, cursor: _Cursor, header: bytes, kind: int, size: int) -> None:
+        start, said = cursor.entry_start, cursor.said
+        cursor.position, cursor.held, cursor.said = cursor.position + _BLOCK, None, _Said()
+        path = _name(header) if said.path is None else said.path
+        if kind in _DEVICES or (kind == _LINK and self._is_left_out(header, said)):
+            # A hard link to what is not there could not be extracted: the whole home would be refused for it.
             self.devices += 1
+            self._left_out.add(path)
             cursor.out.append(cursor.data[cursor.passed : start])
             cursor.passed = cursor.position
-        else:
-            self.entries += 1
-            if kind not in _WITHOUT_DATA:
-                self._payload = _padded(size if cursor.size_of_next is None else cursor.size_of_next)
-        cursor.held = cursor.size_of_next = None
+            return
+        self.entries += 1
+        self.longest_path = max(self.longest_path, len(path))
+        if kind not in _WITHOUT_DATA:
+            self._payload = _padded(size if said.size is None else said.size)
+            self._map_follows = kind == _OLD_SPARSE and header[482] != 0
+
+    def _is_left_out(self, header: bytes, said: _Said) -> bool:
+        return bool(self._left_out) and (said.link or _text(header[157:257])) in self._left_out
 
 
 def _extension(cursor: _Cursor, kind: int, size: int) -> bool:
@@ -113,44 +146,66 @@ def _extension(cursor: _Cursor, kind: int, size: int) -> bool:
         raise TarBroken("a tar extension header is too long")
     if cursor.left < whole:
         return False
-    if kind == ord("x"):
-        start = cursor.position + _BLOCK
-        cursor.size_of_next = _pax_size(cursor.data[start : start + size])
+    body = cursor.data[cursor.position + _BLOCK : cursor.position + _BLOCK + size]
+    match kind:
+        case 0x4C:  # L
+            cursor.said.path = _text(body)
+        case 0x4B:  # K
+            cursor.said.link = _text(body)
+        case 0x78:  # x
+            for key, value in _records(body):
+                _say(cursor.said, key, value)
     cursor.held = cursor.entry_start
     cursor.position += whole
     return True
+
+
+def _say(said: _Said, key: bytes, value: bytes) -> None:
+    match key:
+        case b"size":
+            # For entries that are too large for the plain field.
+            if not value.isdigit():
+                raise TarBroken("a pax header holds no size")
+            said.size = int(value)
+        case b"path":
+            said.path = value
+        case b"linkpath":
+            said.link = value
+
+
+def _records(body: bytes) -> Iterator[tuple[bytes, bytes]]:
+    position = 0
+    while position < len(body):
+        digits, space, _ = body[position : position + 20].partition(b" ")
+        length = int(digits) if space and digits.isdigit() else 0
+        # Its own digits, a space, an equals sign and a newline are the least.
+        if length < len(digits) + 3 or position + length > len(body):
+            raise TarBroken("a pax header can't be read")
+        key, _, value = body[position + len(digits) + 1 : position + length - 1].partition(b"=")
+        yield key, value
+        position += length
 
 
 def _padded(size: int) -> int:
     return -(-size // _BLOCK) * _BLOCK
 
 
-def _number(field: bytes) -> int:
-    if field[0] & 0x80:
-        return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
-    digits = field.strip(b" \0")
+def _number(digits: bytes) -> int:
+    if digits[0] == 0x80:
+        return int.from_bytes(digits[1:], "big")
+    digits = digits.strip(b" \0") or b"0"
+    if not digits.isdigit() or not digits.isascii():
+        raise TarBroken("a tar header holds no size")
     try:
-        return int(digits, 8) if digits else 0
+        return int(digits, 8)
     except ValueError as error:
         raise TarBroken("a tar header holds no size") from error
 
 
-def _pax_size(records: bytes) -> int | None:
-    """`size`, for entries that are too large for the plain field."""
-    position = 0
-    found = None
-    while position < len(records):
-        space = records.find(b" ", position)
-        if space < 0:
-            break
-        try:
-            length = int(records[position:space])
-        except ValueError as error:
-            raise TarBroken("a pax header can't be read") from error
-        if length <= 0:
-            raise TarBroken("a pax header can't be read")
-        key, _, value = records[space + 1 : position + length - 1].partition(b"=")
-        if key == b"size":
-            found = int(value)
-        position += length
-    return found
+def _name(header: bytes) -> bytes:
+    prefix = _text(header[345:500]) if header[257:263] == b"ustar\0" else b""
+    return prefix + b"/" + _text(header[:100]) if prefix else _text(header[:100])
+
+
+def _text(body: bytes) -> bytes:
+    return body.partition(b"\0")[0]

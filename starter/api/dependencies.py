@@ -51,6 +51,8 @@ class Dependencies:
     catalog: Catalog
     hub: Hub | None = None
     """Live events; None without Redis."""
+    is_leader: Callable[[], bool] = lambda: False
+    """For a process that runs a coordinator too."""
 
 
 def assemble(

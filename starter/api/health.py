@@ -76,10 +76,10 @@ async def ready(deps: Deps) -> Ready:
 
 @router.get("/coordinator", responses=answers())
 async def coordinator(deps: Deps) -> Coordinator:
-    """Workers elect the leader; an API process never is one."""
+    """Workers elect the leader; an API process by itself never is one."""
     holder = await current_holder(deps.database, COORDINATOR_LOCK, deps.config.coordinator_lock_id)
     return Coordinator(
-        is_leader=False,
+        is_leader=deps.is_leader(),
         node_id=deps.config.node_id,
         uptime_seconds=round(time.monotonic() - _STARTED, 3),
         leader=LeaderBody(holder_id=holder.holder_id, since=holder.acquired_at, alive=holder.alive) if holder else None,

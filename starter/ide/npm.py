@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -37,6 +38,11 @@ class Registry:
         url = given.get("registry", PUBLIC).rstrip("/") + "/"
         return cls(url, given.get("cafile"), given.get(f"{url.partition(':')[2]}:_authtoken"))
 
+    @property
+    def host(self) -> str:
+        """Fit to be shown: a URL may hold a password."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
     async def fetch(self, pin: Pin, target: Path) -> None:
         """Download it to `target`, through the proxy that the usual variables name."""
         url = self.url + pin.path
@@ -53,11 +59,13 @@ class Registry:
                         digest.update(chunk)
                         file.write(chunk)
         except (OSError, aiohttp.ClientError, TimeoutError) as error:
-            raise EmbeddedError(f"{pin.name} {pin.version} can't be downloaded from {self.url}: {error!r}") from error
+            # Not its representation: that shows the request with its token.
+            reason = str(error) or type(error).__name__
+            raise EmbeddedError(f"{pin.name} {pin.version} can't be downloaded from {self.host}: {reason}") from error
         found = f"sha512-{base64.b64encode(digest.digest()).decode()}"
         if found != pin.integrity:
             raise EmbeddedError(
-                f"{url} is not the {pin.name} {pin.version} of the recipe: its checksum is {found}, not {pin.integrity}"
+                f"{pin.path} of {self.host} is not the one of the recipe: its checksum is {found}, not {pin.integrity}"
             )
 
 

@@ -16,26 +16,19 @@ class NoAnswer(Exception):
     """The image can't be had from a registry; says why."""
 
 
-async def pull(
-    engine: Engine,
-    reference: str,
-    step: Callable[[str], None],
-    *,
-    answer_seconds: float = ANSWER_SECONDS,
-    silence_seconds: float = SILENCE_SECONDS,
-) -> None:
+async def pull(engine: Engine, reference: str, step: Callable[[str], None]) -> None:
     """Cancelled or given up: the engine stops as well, as its caller is gone."""
     step(f"asking the image registry for {reference}")
     layers: dict[str, tuple[int, int]] = {}
     words = engine.pull(reference)
-    patience = answer_seconds
+    patience = ANSWER_SECONDS
     try:
         while True:
             try:
                 word = await asyncio.wait_for(anext(words), patience)
             except StopAsyncIteration:
                 return
-            patience = silence_seconds
+            patience = SILENCE_SECONDS
             if share := _share(layers, word):
                 step(f"pulling {reference}: {share}")
     except TimeoutError:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, web
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 
 NOT_PASSED = {"connection", "host", "keep-alive", "transfer-encoding", "upgrade"}
 HANDSHAKE = "sec-websocket-"
@@ -18,7 +18,8 @@ async def prefix_proxy(endpoint: str, prefix: str) -> AsyncIterator[str]:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             url = f"http://{endpoint}{request.raw_path.removeprefix(prefix)}"
-            headers = _passed(request.headers) | {"X-Forwarded-Host": request.host}
+            headers = _passed(request.headers)
+            headers["X-Forwarded-Host"] = request.host
             if request.headers.get("Upgrade", "").lower() == "websocket":
                 return await _relay(request, session, url, headers)
             body = await request.read()
@@ -63,9 +64,5 @@ async def _pass(
     await target.close()
 
 
-def _passed(headers: "CIMultiDict[str] | object") -> "CIMultiDict[str]":
-    found: CIMultiDict[str] = CIMultiDict(headers)  # type: ignore[call-overload]
-    for name in set(found):
-        if name.lower() in NOT_PASSED:
-            del found[name]
-    return found
+def _passed(headers: "CIMultiDictProxy[str]") -> "CIMultiDict[str]":
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in NOT_PASSED)

@@ -33,7 +33,7 @@ async def test_second_waits(tmp_path: Path) -> None:
     async with alone(tmp_path, told.append):
         waiting = asyncio.create_task(second())
         async with asyncio.timeout(5):
-            while not told:  # noqa: ASYNC110 - the condition is out there
+            while not told:
                 await asyncio.sleep(0.01)
         order.append("first")
     await asyncio.wait_for(waiting, 5)
@@ -58,6 +58,6 @@ async def test_killed_holder(tmp_path: Path) -> None:
 async def test_no_room(tmp_path: Path) -> None:
     """A cache that can't be written to is named in one line."""
     (tmp_path / "file").touch()
-    with pytest.raises(EmbeddedError, match="Can't write to .*file/ide"):
+    with pytest.raises(EmbeddedError, match=r"Can't write to .*file/ide"):
         async with alone(tmp_path / "file" / "ide", lambda _: None):
             pass

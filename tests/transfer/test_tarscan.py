@@ -25,14 +25,15 @@ CHUNKS = [1, 7, 511, 512, 513, 4096, 10**9]
 LONG = "l" * 180
 
 
-def tree(root: Path) -> None:
+def tree(root: Path, *, fifo: bool = True) -> None:
     (root / "dir").mkdir()
     (root / "dir/file").write_bytes(b"x" * 700)
     (root / "exact").write_bytes(b"y" * 1024)
     (root / "empty").write_bytes(b"")
     os.link(root / "dir/file", root / "hard")
     (root / "link").symlink_to("dir/file")
-    os.mkfifo(root / "fifo")
+    if fifo:
+        os.mkfifo(root / "fifo")
     os.utime(root / "exact", ns=(0, 1_500_000_000_987_654_321))
 
 
@@ -55,7 +56,7 @@ def with_holes(root: Path) -> None:
 @pytest.mark.parametrize("chunk", CHUNKS)
 def test_every_format_of_gnu_tar_passes_unchanged(tmp_path: Path, tar_format: str, chunk: int) -> None:
     """Not a byte is changed, and every entry is counted."""
-    tree(tmp_path)
+    tree(tmp_path, fifo=tar_format != "v7")
     if tar_format not in {"v7", "ustar"}:
         with_long_names(tmp_path)
     options = ["--pax-option=delete=atime,delete=ctime"] if tar_format == "posix" else []
@@ -99,6 +100,33 @@ def test_devices_are_left_out_together_with_their_extension_headers(tar_format: 
     assert listed(out) == listed(made(kept, tar_format))
     assert scanner.devices == 4
     assert scanner.entries == 2
+
+
+def test_hard_links_to_a_device_go_with_it() -> None:
+    """A link to something that is not in the tar can't be extracted, and would make the whole home unrestorable."""
+    long = "n" * 200
+    tar = made(
+        [
+            (member("whiteout", tarfile.CHRTYPE), b""),
+            (member("second", tarfile.LNKTYPE, link="whiteout"), b""),
+            (member(long, tarfile.CHRTYPE), b""),
+            (member(f"{long}2", tarfile.LNKTYPE, link=long), b""),
+            (member("third", tarfile.LNKTYPE, link="second"), b""),
+            (member("file"), b"x"),
+            (member("good", tarfile.LNKTYPE, link="file"), b""),
+        ]
+    )
+    for chunk in CHUNKS:
+        out, scanner = scanned(in_pieces(tar, chunk))
+        assert [line.rpartition('"file"')[1:] for line in listed(out)] == [('"file"', ""), ('"file"', "")]
+        assert (scanner.entries, scanner.devices) == (2, 5)
+
+
+@pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_the_longest_path_is_known(tar_format: int) -> None:
+    path = "/".join(["d" * 100] * 50)
+    _, scanner = scanned([made([(member("a"), b""), (member(path), b""), (member("b"), b"")], tar_format)])
+    assert scanner.longest_path == len(path)
 
 
 def test_a_global_header_outlives_the_device_after_it() -> None:
