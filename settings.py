@@ -8,8 +8,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
+from domain.limits import Limits
 from domain.model import Operation
 from domain.plan import Timeouts
+from domain.ttl import TtlDefaults
 
 Seconds = float
 
@@ -115,6 +117,18 @@ class Settings(BaseModel):
     @classmethod
     def _is_http(cls, value: str | None) -> str | None:
         return _has_scheme(value, "http", "https")
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.limits_max_running_per_user, self.limits_max_running_global)
+
+    @property
+    def ttl(self) -> TtlDefaults:
+        return TtlDefaults(
+            standby=timedelta(seconds=self.ttl_standby_seconds),
+            archive=timedelta(seconds=self.ttl_archive_seconds),
+            lag=timedelta(seconds=self.activity_flush_interval),
+        )
 
     @property
     def timeouts(self) -> Timeouts:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.metadata import version
 from typing import Any
 
 import structlog
@@ -47,7 +48,6 @@ from coordinator.observer import Observer
 from coordinator.publisher import Publisher
 from coordinator.wakes import Wakes
 from domain.model import Operation
-from domain.ttl import TtlDefaults
 from settings import Settings, required
 from workflows.client import TemporalAddress, Waker, connect
 from workflows.gc import GcWorkflow
@@ -120,7 +120,7 @@ async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncItera
             settings.reconciler_max_retries,
         )
         collector = garbage_collector(settings, database, archives, installation)
-        ttl = TtlRunner(Expiry(database, ttl_defaults(settings)), ActivityLog(redis), Waker(client))
+        ttl = TtlRunner(Expiry(database, settings.ttl), ActivityLog(redis), Waker(client))
         await ensure_gc(client, timedelta(seconds=settings.gc_interval))
         await ensure_ttl(client, timedelta(seconds=settings.ttl_interval))
         yield Parts(
@@ -191,6 +191,8 @@ def temporal_worker(parts: Parts) -> Worker:
         max_cached_workflows=settings.worker_max_cached_workflows,
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.worker_sticky_timeout),
         graceful_shutdown_timeout=timedelta(seconds=settings.worker_drain_seconds),
+        # Without one, the SDK hashes every loaded module: seconds, at each start.
+        build_id=f"codehub-{version('codehub')}",
     )
 
 
@@ -247,14 +249,6 @@ def s3_config(settings: Settings) -> S3Config:
         secret_key=settings.s3_secret_key.get_secret_value(),
         bucket=settings.s3_bucket,
         region=settings.s3_region,
-    )
-
-
-def ttl_defaults(settings: Settings) -> TtlDefaults:
-    return TtlDefaults(
-        standby=timedelta(seconds=settings.ttl_standby_seconds),
-        archive=timedelta(seconds=settings.ttl_archive_seconds),
-        lag=timedelta(seconds=settings.activity_flush_interval),
     )
 
 

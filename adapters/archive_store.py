@@ -19,6 +19,13 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True)
+class SmallObject:
+    body: bytes
+    tag: str
+    """Names these very bytes: see `ArchiveStore.replace`."""
+
+
+@dataclass(frozen=True, slots=True)
 class OpenUpload:
     key: str
     upload_id: str
@@ -45,6 +52,10 @@ class ArchiveStore(ArchiveObserver, Protocol):
         """
         ...
 
+    async def end_uploads(self, key: str) -> None:
+        """Whoever still uploads under this key can't complete it any more."""
+        ...
+
     def download(self, key: str) -> AsyncIterator[bytes]:
         """The object's bytes, going on where a connection broke. Raises DataLost where there is none."""
         ...
@@ -55,6 +66,15 @@ class ArchiveStore(ArchiveObserver, Protocol):
 
     async def write(self, key: str, body: bytes) -> None:
         """A small object."""
+        ...
+
+    async def look(self, key: str) -> SmallObject | None:
+        """A small object, and the name of its state."""
+        ...
+
+    async def replace(self, key: str, body: bytes, former: SmallObject | None) -> bool:
+        """Write a small object in the place of `former`, or of nothing. False, and nothing is written, when something
+        else is there by now."""
         ...
 
     def list_objects(self) -> AsyncIterator[StoredObject]: ...

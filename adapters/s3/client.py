@@ -66,7 +66,12 @@ def translated(what: str) -> Iterator[None]:
 
 
 def is_missing(error: ClientError) -> bool:
-    return str(error.response.get("Error", {}).get("Code", "")) in NOT_FOUND
+    return code_of(error) in NOT_FOUND
+
+
+def code_of(error: BaseException | None) -> str:
+    """What the store called it."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def _answered(error: ClientError, what: str) -> Exception:
@@ -78,6 +83,8 @@ def _answered(error: ClientError, what: str) -> Exception:
         return NotStored(f"the object store has no such object ({what}): {text}")
     if status == 507:
         return ActionFailed(f"the object store is full ({what}): {text}")
-    if status >= 500 or code in {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable"}:
+    if code != "NotImplemented" and (
+        status >= 500 or code in {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable"}
+    ):
         return Unreachable(f"the object store is not available ({what}): {text}")
     return ActionFailed(f"the object store refused ({what}): {text}")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import structlog
 from botocore.exceptions import ClientError
 
-from adapters.archive_store import Fence, OpenUpload, StoredObject
-from adapters.s3.client import AWAY, NotStored, S3Config, is_missing, open_client, translated
+from adapters.archive_store import Fence, OpenUpload, SmallObject, StoredObject
+from adapters.s3.client import AWAY, NotStored, S3Config, code_of, is_missing, open_client, translated
 from domain.errors import ActionFailed, DataLost, Unreachable
 from domain.observation import Presence
 
@@ -42,13 +42,15 @@ class S3ArchiveStore:
             with translated(key):
                 return (await self.client.head_object(Bucket=self.bucket, Key=key))["ContentLength"]
         except NotStored:
+            # The answer to HEAD does not say whether the object is missing, or the bucket, or all of the store.
+            with translated(f"bucket {self.bucket}"):
+                await self.client.head_bucket(Bucket=self.bucket)
             return None
 
     async def upload(self, key: str, parts: AsyncIterator[bytes], fence: Fence) -> None:
         # An upload begun before this is ended here; one begun after it finds itself superseded at its fence. So no
         # former attempt can put its object in the place of ours, however late it wakes up.
-        async for former in self._uploads(key):
-            await self.abort(former)
+        await self.end_uploads(key)
         with translated(key):
             upload_id = (await self.client.create_multipart_upload(Bucket=self.bucket, Key=key))["UploadId"]
         try:
@@ -63,12 +65,19 @@ class S3ArchiveStore:
             await asyncio.shield(self._abandoned(key, upload_id))
             raise
 
+    async def end_uploads(self, key: str) -> None:
+        async for former in self._uploads(key):
+            if former.key == key:
+                await self.abort(former)
+
     async def download(self, key: str) -> AsyncIterator[bytes]:
         position, tag, failures = 0, "", 0
         while True:
             try:
                 with translated(key):
                     answer = await self._get(key, position, tag)
+                    if position and answer["ResponseMetadata"]["HTTPStatusCode"] != 206:
+                        raise ActionFailed(f"the object store does not go on where a connection broke ({key})")
                     tag = answer["ETag"]
                     async for chunk in answer["Body"].iter_chunks(_CHUNK):
                         position += len(chunk)
@@ -85,16 +94,37 @@ class S3ArchiveStore:
                 return
 
     async def read(self, key: str) -> bytes | None:
-        try:
-            with translated(key):
-                answer = await self.client.get_object(Bucket=self.bucket, Key=key)
-                return await answer["Body"].read()
-        except NotStored:
-            return None
+        found = await self.look(key)
+        return None if found is None else found.body
 
     async def write(self, key: str, body: bytes) -> None:
         with translated(key):
             await self.client.put_object(Bucket=self.bucket, Key=key, Body=body)
+
+    async def look(self, key: str) -> SmallObject | None:
+        try:
+            with translated(key):
+                answer = await self.client.get_object(Bucket=self.bucket, Key=key)
+                return SmallObject(await answer["Body"].read(), answer["ETag"])
+        except NotStored:
+            return None
+
+    async def replace(self, key: str, body: bytes, former: SmallObject | None) -> bool:
+        try:
+            with translated(key):
+                if former is None:
+                    await self.client.put_object(Bucket=self.bucket, Key=key, Body=body, IfNoneMatch="*")
+                else:
+                    await self.client.put_object(Bucket=self.bucket, Key=key, Body=body, IfMatch=former.tag)
+        except ActionFailed as error:
+            if code_of(error.__cause__) not in {"PreconditionFailed", "NotImplemented"}:
+                raise
+            if code_of(error.__cause__) == "PreconditionFailed":
+                # Also where it was this very call that changed it, and the answer to a first try was lost.
+                return await self.read(key) == body
+            log.warning("store_has_no_conditional_writes", key=key)
+            await self.write(key, body)
+        return True
 
     async def list_objects(self) -> AsyncIterator[StoredObject]:
         with translated("listing"):

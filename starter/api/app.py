@@ -8,7 +8,7 @@ import structlog
 from fastapi import APIRouter, FastAPI
 
 from adapters.postgres.idempotency import prune_idempotency_keys
-from starter.api import events, health, session, tokens, users, workspaces
+from starter.api import events, explain, health, session, tokens, users, workspaces
 from starter.api.body_limit import BodyLimitMiddleware
 from starter.api.dependencies import Dependencies
 from starter.api.errors import add_error_handlers
@@ -19,7 +19,15 @@ from starter.api.same_origin import SameOriginMiddleware
 
 log = structlog.get_logger()
 
-_ROUTERS = (session.router, workspaces.router, events.router, users.router, tokens.router, health.router)
+_ROUTERS = (
+    session.router,
+    workspaces.router,
+    explain.router,
+    events.router,
+    users.router,
+    tokens.router,
+    health.router,
+)
 _PRUNE_SECONDS = 600.0
 _DRAIN_SECONDS = 1.0
 

@@ -13,8 +13,10 @@ from adapters.postgres.database import Database
 from adapters.postgres.desired_state import DesiredStates
 from adapters.postgres.lockout import Lockout, LockoutPolicy
 from adapters.postgres.sessions import ApiTokens, Sessions
+from adapters.redis.activity import ActivityLog
 from adapters.redis.events import EventBus
 from domain.limits import Limits
+from domain.ttl import TtlDefaults
 from starter.api.forwarded import TrustedProxies
 from starter.api.hub import Hub
 from starter.api.logins import Logins
@@ -34,6 +36,7 @@ class ApiConfig:
     lockout: LockoutPolicy = field(default_factory=LockoutPolicy)
     trusted_proxies: TrustedProxies = field(default_factory=TrustedProxies)
     check_deadline: float = 2.0
+    ttl: TtlDefaults = field(default_factory=TtlDefaults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Dependencies:
     catalog: Catalog
     hub: Hub | None = None
     """Live events; None without Redis."""
+    activity: ActivityLog | None = None
     is_leader: Callable[[], bool] = lambda: False
     """For a process that runs a coordinator too."""
 
@@ -81,6 +85,7 @@ def assemble(
         desired_states=desired_states,
         catalog=catalog,
         hub=Hub(bus, catalog) if bus is not None else None,
+        activity=ActivityLog(bus.redis) if bus is not None else None,
     )
 
 

@@ -18,7 +18,6 @@ from temporalio.client import Client
 from adapters.postgres.database import Database, open_database
 from adapters.postgres.migrate import migrate
 from adapters.redis.events import EventBus
-from domain.limits import Limits
 from settings import Settings, SettingsError, required
 from starter.api.app import create_app
 from starter.api.dependencies import ApiConfig, Check, Dependencies, assemble
@@ -174,5 +173,6 @@ def _config(settings: Settings) -> ApiConfig:
         node_id=settings.coordinator_node_id,
         coordinator_lock_id=settings.coordinator_lock_id,
         session_ttl=timedelta(seconds=settings.session_ttl_seconds),
-        limits=Limits(settings.limits_max_running_per_user, settings.limits_max_running_global),
+        limits=settings.limits,
+        ttl=settings.ttl,
     )

@@ -26,7 +26,7 @@ Part = Callable[[Recipe, Path, Path, Folders, Callable[[str], None]], Awaitable[
 
 NEEDED_BYTES = 3 * 1024**3
 KEPT = 2
-CHUNK = 1 << 20
+CHUNK = 1 << 18
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -62,12 +62,25 @@ async def build(recipe: Recipe, cache: Path, progress: Progress) -> Path:
         await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
 
 
-async def read(file: Path) -> AsyncIterator[bytes]:
-    """The tar in it."""
-    with file.open("rb") as source, zstandard.ZstdDecompressor().stream_reader(source) as reader:
-        while chunk := reader.read(CHUNK):
-            yield chunk
-            await asyncio.sleep(0)
+class BuiltTar:
+    """The filesystem in a built file, as a stream that knows whether the file is whole."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.damaged = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        reader = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            with self.file.open("rb") as source:
+                while chunk := source.read(CHUNK):
+                    yield reader.decompress(chunk)
+                    await asyncio.sleep(0)
+            if not reader.eof:
+                raise zstandard.ZstdError(f"{self.file} breaks off")  # noqa: TRY301 - as with any other damage
+        except zstandard.ZstdError:
+            self.damaged = True
+            raise
 
 
 async def _part(

@@ -14,6 +14,9 @@ from starter.embedded.errors import EmbeddedError
 # Tools of the system are there also where a user's PATH leaves them out.
 SEARCHED = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 TELL_SECONDS = 1.0
+# How apt, npm and tar begin what they find wrong.
+COMPLAINTS = ("E: ", "Err:", "npm error", "tar: ")
+LAST_LINES = 30
 
 
 def find(program: str) -> str | None:
@@ -33,8 +36,8 @@ class Command:
 
     async def run(self, folders: Folders, tell: Callable[[str], None] | None = None) -> None:
         """To its end. `tell` gets the last line of its log, again and again."""
-        process = Process(self._child(), folders)
         log = folders.log(self.name)
+        process = Process(self._child(), folders)
         told = asyncio.create_task(_follow(log, tell)) if tell else None
         try:
             code = await asyncio.wait_for(process.wait(), self.within)
@@ -45,7 +48,9 @@ class Command:
                 told.cancel()
             await (process.stop(self.patience) if self.patience else process.kill())
         if code != 0:
-            raise EmbeddedError(f"{self.argv[0]} {process.ending()} (see {log})")
+            raise EmbeddedError(
+                f"{Path(self.argv[0]).name} failed with exit code {code}: {_complaint(log)} (see {log})"
+            )
 
     def _child(self) -> Child:
         program = find(self.argv[0])
@@ -62,6 +67,12 @@ class Command:
 
 
 async def _never_asked() -> None: ...
+
+
+def _complaint(log: Path) -> str:
+    """The first thing it found wrong. What comes after is about cleaning up."""
+    lines = last_lines(log, count=LAST_LINES).split(" | ")
+    return next((line for line in lines if line.startswith(COMPLAINTS)), lines[-1])
 
 
 async def _follow(log: Path, tell: Callable[[str], None]) -> None:

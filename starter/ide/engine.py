@@ -92,7 +92,7 @@ class Engine:
             repository, tag = split(reference)
             params = [("container", made["Id"]), ("repo", repository), ("tag", tag)]
             params += [("changes", change) for change in changes]
-            await self._call("POST", "/commit", params=params, patience=ENDLESS)
+            await self._call("POST", "/commit", params=params, body={}, patience=ENDLESS)
         finally:
             await self._remove_container(via)
 

@@ -10,8 +10,8 @@ import zstandard
 
 from starter.embedded.errors import EmbeddedError
 from starter.embedded.progress import Progress
+from starter.ide.build import BuiltTar, built_file
 from starter.ide.build import build as build_file
-from starter.ide.build import built_file, read
 from starter.ide.engine import Engine, EngineRefused
 from starter.ide.lock import alone
 from starter.ide.recipe import LABEL, OWN_FILES, REPOSITORY, Recipe, is_ours
@@ -131,9 +131,13 @@ class _Maker:
         if not file.exists():
             return False
         self._step("loading the image into the engine")
+        tar = BuiltTar(file)
         try:
-            await self._engine.load(read(file), self._recipe.reference, self._recipe.changes(origin="built"))
-        except zstandard.ZstdError as error:
+            await self._engine.load(aiter(tar), self._recipe.reference, self._recipe.changes(origin="built"))
+        except (aiohttp.ClientError, EngineRefused, zstandard.ZstdError) as error:
+            # Who notices it first, the engine or we, is a matter of luck.
+            if not tar.damaged:
+                raise
             log.warning("ide_image_file_damaged", file=str(file), error=str(error))
             file.unlink(missing_ok=True)
             return False

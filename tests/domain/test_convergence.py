@@ -38,6 +38,7 @@ def test_every_desired_state_is_reached() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1800)
 def test_every_desired_state_is_reached_where_archives_get_lost() -> None:
     """PROMISE 2: the same where the store loses archives. What is lost for good waits for a person."""
     for state, path in e.explore(with_archives_lost).values():

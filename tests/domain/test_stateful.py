@@ -187,8 +187,8 @@ def live(lives: int, steps: int) -> None:
 
 def test_one_operation_at_a_time_and_no_home_replaced() -> None:
     """PROMISE 4: at most one operation in flight, ERROR never with one, and never a home replaced by an empty,
-    partial or older one without DataLost having been said first (1,500 steps; the full count below)."""
-    live(lives=30, steps=50)
+    partial or older one without DataLost having been said first (3,000 steps; the full count below)."""
+    live(lives=60, steps=50)
 
 
 @pytest.mark.full

@@ -7,21 +7,20 @@ import pytest
 import zstandard
 
 from starter.embedded.errors import EmbeddedError
-from starter.ide.build import build, built_file, read
+from starter.ide.build import BuiltTar, build, built_file
 from starter.ide.engine import Engine
 from starter.ide.recipe import NODE, Recipe
-from starter.ide.rootfs import machine_suite
 from tests.ide.told import Told
 
-MISSING = "no-such-package-as-this"
+MISSING = "no-such-release"
 
 
 @pytest.fixture
 async def recipe(docker_host: str) -> Recipe:
-    """Of a package that Debian doesn't have."""
+    """Of a release that Debian doesn't have."""
     async with Engine(docker_host) as engine:
         architecture = await engine.architecture()
-    return Recipe(architecture=architecture, suite=machine_suite(), packages=(MISSING,))
+    return Recipe(architecture=architecture, suite=MISSING)
 
 
 @pytest.mark.docker
@@ -56,4 +55,4 @@ async def test_read(tmp_path: Path) -> None:
     content = bytes(range(256)) * 20_000
     file = built_file(Recipe(architecture="amd64", suite="bookworm"), tmp_path)
     file.write_bytes(zstandard.compress(content))
-    assert b"".join([chunk async for chunk in read(file)]) == content
+    assert b"".join([chunk async for chunk in BuiltTar(file)]) == content

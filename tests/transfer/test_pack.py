@@ -18,7 +18,7 @@ from adapters.transfer.unpack import Unpacked, unpack
 from domain.archive import ArchiveMeta
 from domain.errors import ArchiveCorrupted
 from domain.model import OperationId, WorkspaceId
-from tests.transfer.tars import END, header, in_pieces, in_random_pieces, made, member, scanned
+from tests.transfer.tars import header, in_pieces, in_random_pieces, made, member, scanned
 
 MEMORY = """
 import resource, sys
@@ -26,7 +26,7 @@ sys.path.insert(0, ".")
 from tests.transfer.test_pack import meta_of
 from adapters.transfer.pack import Packed, pack
 from adapters.transfer.unpack import Unpacked, unpack
-from tests.transfer.tars import END, header
+from tests.transfer.tars import header
 
 MIB = 1024 * 1024
 size = int(sys.argv[1]) * MIB

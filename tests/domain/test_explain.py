@@ -1,0 +1,66 @@
+"""Explain has words for everything, and its times are those that TTL goes by."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+from domain.explain import LastActivity, explain
+from domain.model import DesiredState, ErrorReason, Operation, Phase, UserId, Workspace, WorkspaceId
+from domain.ttl import NextStep, TtlDefaults
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DEFAULTS = TtlDefaults(timedelta(seconds=600), timedelta(seconds=1800), timedelta(seconds=30))
+
+
+def workspace(phase: Phase, desired: DesiredState, **fields: object) -> Workspace:
+    made: dict[str, object] = {
+        "id": WorkspaceId("w"),
+        "owner_user_id": UserId("u"),
+        "name": "n",
+        "image_ref": "i",
+        "desired_state": desired,
+        "created_at": NOW,
+        "updated_at": NOW,
+        "phase_changed_at": NOW,
+        "phase": phase,
+        **fields,
+    }
+    return Workspace(**made)  # type: ignore[arg-type]
+
+
+def test_every_combination_has_words() -> None:
+    for phase, desired, operation in product(Phase, DesiredState, Operation):
+        for error in (None, *ErrorReason):
+            told = explain(workspace(phase, desired, operation=operation, error_reason=error), DEFAULTS)
+            assert told.because
+            if operation is not Operation.NONE:
+                assert told.waiting_for
+            if phase is Phase.ERROR and error:
+                assert told.what_to_do
+
+
+def test_running_goes_to_sleep_after_its_last_activity() -> None:
+    seen = NOW + timedelta(minutes=5)
+    ws = workspace(Phase.RUNNING, DesiredState.RUNNING, last_access_at=NOW + timedelta(minutes=1))
+    told = explain(ws, DEFAULTS, LastActivity(seen, "ws-in"))
+    assert told.next_step == NextStep(DesiredState.STANDBY, seen + timedelta(seconds=630))
+    assert told.last_activity == LastActivity(seen, "ws-in")
+
+
+def test_activity_older_than_the_row_is_not_the_latest() -> None:
+    ws = workspace(Phase.RUNNING, DesiredState.RUNNING, last_access_at=NOW)
+    told = explain(ws, DEFAULTS, LastActivity(NOW - timedelta(minutes=1), "http"))
+    assert told.last_activity == LastActivity(NOW)
+
+
+def test_standby_is_archived_after_its_time_and_zero_is_never() -> None:
+    ws = workspace(Phase.STANDBY, DesiredState.STANDBY)
+    assert explain(ws, DEFAULTS).next_step == NextStep(DesiredState.ARCHIVED, NOW + timedelta(seconds=1800))
+    never = workspace(Phase.STANDBY, DesiredState.STANDBY, archive_ttl_seconds=0)
+    assert explain(never, DEFAULTS).next_step is None
+
+
+def test_nothing_happens_by_itself_on_the_way_or_in_error() -> None:
+    assert explain(workspace(Phase.STANDBY, DesiredState.RUNNING), DEFAULTS).next_step is None
+    busy = workspace(Phase.RUNNING, DesiredState.RUNNING, operation=Operation.STOPPING)
+    assert explain(busy, DEFAULTS).next_step is None
+    assert explain(workspace(Phase.ARCHIVED, DesiredState.ARCHIVED), DEFAULTS).next_step is None

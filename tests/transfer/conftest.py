@@ -1,0 +1,3 @@
+from tests.integration.conftest import archives, docker_runtime
+
+__all__ = ["archives", "docker_runtime"]

@@ -1,0 +1,343 @@
+"""The contract of ArchiveStore, on a real S3 store: what it promises also when connections break."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from adapters.archive_store import OpenUpload
+from adapters.s3.client import S3Config
+from adapters.s3.store import S3ArchiveStore, open_store
+from domain.errors import ActionFailed, DataLost, Unreachable
+from domain.observation import Presence
+from tests.conftest import S3
+from tests.faults.proxy import FaultProxy, eventually
+from tests.faults.s3_proxy import S3Proxy
+
+MIB = 1024 * 1024
+KEY = "workspace/operation/home.tar.zst"
+
+
+async def pieces(body: bytes, size: int = 5 * MIB) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), size):
+        yield body[start : start + size]
+
+
+async def nothing() -> None:
+    """A fence that nobody has overtaken."""
+
+
+async def downloaded(store: S3ArchiveStore, key: str = KEY) -> bytes:
+    return b"".join([chunk async for chunk in store.download(key)])
+
+
+async def uploads(store: S3ArchiveStore) -> list[OpenUpload]:
+    return [upload async for upload in store.list_uploads()]
+
+
+Opened = Callable[[str], AbstractAsyncContextManager[S3ArchiveStore]]
+
+
+@pytest.fixture
+def at(s3: S3) -> Opened:
+    """The same bucket through another address, with little patience."""
+
+    @asynccontextmanager
+    async def opened(endpoint: str) -> AsyncIterator[S3ArchiveStore]:
+        async with open_store(S3Config(endpoint, s3.access_key, s3.bucket, s3.secret_key, timeout=2)) as store:
+            yield store
+
+    return opened
+
+
+async def test_what_was_uploaded_is_what_is_downloaded(archives: S3ArchiveStore) -> None:
+    body = os.urandom(11 * MIB + 17)
+    await archives.upload(KEY, pieces(body), nothing)
+    assert await downloaded(archives) == body
+    assert await archives.size(KEY) == len(body)
+    assert await archives.observe(KEY) is Presence.PRESENT
+    assert await uploads(archives) == []
+
+
+async def test_an_upload_that_fails_in_the_middle_leaves_nothing(archives: S3ArchiveStore) -> None:
+    """Neither an object nor the parts of one, and what was there before stays."""
+    await archives.upload(KEY, pieces(b"former"), nothing)
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield os.urandom(5 * MIB)
+        yield os.urandom(5 * MIB)
+        raise EOFError
+
+    with pytest.raises(EOFError):
+        await archives.upload(KEY, broken(), nothing)
+    assert await downloaded(archives) == b"former"
+    assert await uploads(archives) == []
+
+
+async def test_a_cancelled_upload_leaves_nothing(archives: S3ArchiveStore) -> None:
+    began = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield os.urandom(5 * MIB)
+        began.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(archives.upload(KEY, endless(), nothing))
+    await began.wait()
+    assert len(await uploads(archives)) == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await archives.size(KEY) is None
+    assert await uploads(archives) == []
+
+
+@pytest.mark.parametrize("after", [1, 300_000, 6 * MIB])
+async def test_an_upload_whose_connections_break_leaves_nothing(
+    archives: S3ArchiveStore, s3: S3, at: Opened, after: int
+) -> None:
+    """Reset again and again, past all tries: Unreachable, no object, and no parts once the store answers."""
+    async with FaultProxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.cut_after(up=after, times=10**6)
+        with pytest.raises(Unreachable):
+            await store.upload(KEY, pieces(os.urandom(12 * MIB)), nothing)
+        assert proxy.cuts
+    assert await archives.size(KEY) is None
+    for left in await uploads(archives):
+        await archives.abort(left)
+    assert await uploads(archives) == []
+
+
+async def test_an_upload_survives_a_connection_that_breaks_once(s3: S3, at: Opened) -> None:
+    body = os.urandom(12 * MIB)
+    async with FaultProxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.cut_after(up=7 * MIB)
+        await store.upload(KEY, pieces(body), nothing)
+        assert proxy.cuts == 1
+        assert await downloaded(store) == body
+        assert await uploads(store) == []
+
+
+async def test_a_slow_upload_is_not_taken_for_a_broken_one(s3: S3, at: Opened) -> None:
+    """A part that takes longer than the timeout passes, as long as its bytes move."""
+    body = os.urandom(5 * MIB)
+    async with FaultProxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.throttle(1.2 * MIB)
+        await store.upload(KEY, pieces(body), nothing)
+        await proxy.heal()
+        assert await downloaded(store) == body
+        assert proxy.cuts == 0
+
+
+async def test_former_uploads_are_ended_and_can_not_complete_later(archives: S3ArchiveStore) -> None:
+    """A zombie that wakes up behind its last fence finds its upload gone: what a later attempt stored stays."""
+    paused, released = asyncio.Event(), asyncio.Event()
+    fences = 0
+
+    async def second_fence_takes_long() -> None:
+        nonlocal fences
+        fences += 1
+        if fences == 2:
+            paused.set()
+            await released.wait()
+
+    zombie = asyncio.create_task(archives.upload(KEY, pieces(b"zombie"), second_fence_takes_long))
+    await paused.wait()
+    await archives.upload(KEY, pieces(b"later"), nothing)
+    released.set()
+    with pytest.raises(ActionFailed):
+        await zombie
+    assert await downloaded(archives) == b"later"
+    assert await uploads(archives) == []
+
+
+async def test_uploads_can_be_ended_without_a_new_one(archives: S3ArchiveStore) -> None:
+    """Those of this key only."""
+    client, bucket = archives.client, archives.bucket
+    for key in (KEY, f"{KEY}.other", "workspace/another/home.tar.zst"):
+        await client.create_multipart_upload(Bucket=bucket, Key=key)
+    await archives.end_uploads(KEY)
+    assert sorted(upload.key for upload in await uploads(archives)) == [
+        "workspace/another/home.tar.zst",
+        f"{KEY}.other",
+    ]
+
+
+async def test_a_superseded_attempt_uploads_nothing(archives: S3ArchiveStore) -> None:
+    class Late(Exception):
+        pass
+
+    async def overtaken() -> None:
+        raise Late
+
+    with pytest.raises(Late):
+        await archives.upload(KEY, pieces(b"late"), overtaken)
+    assert await archives.size(KEY) is None
+    assert await uploads(archives) == []
+
+
+@pytest.mark.parametrize("clean", [False, True])
+async def test_a_download_goes_on_where_its_connection_broke(
+    archives: S3ArchiveStore, s3: S3, at: Opened, clean: bool
+) -> None:
+    """Reset or ended, many times: the bytes are the same, and nearly none is fetched twice."""
+    body = os.urandom(10 * MIB)
+    await archives.upload(KEY, pieces(body), nothing)
+    async with FaultProxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.cut_after(down=2 * MIB, times=4, clean=clean)
+        assert hashlib.sha256(await downloaded(store)).digest() == hashlib.sha256(body).digest()
+        assert proxy.cuts == 4
+        assert proxy.down < 16 * MIB
+
+
+async def test_a_download_does_not_go_on_with_another_object(archives: S3ArchiveStore, s3: S3, at: Opened) -> None:
+    """Replaced in the middle: an error, never one half of each."""
+    await archives.upload(KEY, pieces(os.urandom(10 * MIB)), nothing)
+    async with FaultProxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        stream = store.download(KEY)
+        first = await anext(stream)
+        await archives.upload(KEY, pieces(os.urandom(10 * MIB)), nothing)
+        await proxy.cut()
+        with pytest.raises((ActionFailed, Unreachable)):
+            while len(first) < 10 * MIB:
+                first += await anext(stream)
+        await stream.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_download_that_gets_nowhere_ends(archives: S3ArchiveStore, s3: S3, at: Opened) -> None:
+    await archives.upload(KEY, pieces(os.urandom(6 * MIB)), nothing)
+    async with FaultProxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        stream = store.download(KEY)
+        await anext(stream)
+        await proxy.refuse()
+        with pytest.raises(Unreachable):
+            async for _ in stream:
+                pass
+
+
+async def test_not_there_and_not_answering_are_different(archives: S3ArchiveStore, s3: S3, at: Opened) -> None:
+    """Absent is said by the store only. Everything else is unknown: a loss must never be made up."""
+    assert await archives.observe(KEY) is Presence.ABSENT
+    assert await archives.size(KEY) is None
+    assert await archives.read(KEY) is None
+    with pytest.raises(DataLost):
+        await downloaded(archives)
+    async with FaultProxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        await proxy.refuse()
+        assert await store.observe(KEY) is Presence.UNKNOWN
+        for call in (store.size(KEY), store.read(KEY), downloaded(store), store.write(KEY, b"x")):
+            with pytest.raises(Unreachable):
+                await call
+
+
+async def test_a_black_hole_is_unreachable_in_bounded_time(s3: S3, at: Opened) -> None:
+    async with FaultProxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.black_hole()
+        async with asyncio.timeout(30):
+            assert await store.observe(KEY) is Presence.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(403, "AccessDenied"), (500, "InternalError"), (503, "SlowDown"), (404, "NoSuchBucket"), (507, "NoSpace")],
+)
+async def test_refusals_are_no_absence(s3: S3, at: Opened, status: int, code: str) -> None:
+    """A wrong key, a store in trouble, a bucket that is not there: none of them says that an archive is gone."""
+    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.fail(status, code=code)
+        assert await store.observe(KEY) is Presence.UNKNOWN
+        with pytest.raises((ActionFailed, Unreachable)):
+            await store.read(KEY)
+
+
+async def test_a_missing_bucket_is_no_absence(archives: S3ArchiveStore) -> None:
+    """The wrong bucket in the settings, or a store that lost it: not the loss of every archive."""
+    elsewhere = replace(archives, bucket="no-such-bucket-at-all")
+    assert await elsewhere.observe(KEY) is Presence.UNKNOWN
+
+
+async def test_a_full_store_says_so(s3: S3, at: Opened) -> None:
+    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.fail(507, method="PUT", code="InsufficientStorage")
+        with pytest.raises(ActionFailed, match="full"):
+            await store.upload(KEY, pieces(os.urandom(6 * MIB)), nothing)
+        assert await uploads(store) == []
+
+
+async def test_small_objects_are_replaced_only_where_nobody_else_did(archives: S3ArchiveStore) -> None:
+    """The commit marker is written by compare-and-set: whoever wakes up late changes nothing."""
+    assert await archives.replace(KEY, b"first", None)
+    assert not await archives.replace(KEY, b"late", None)
+    first = await archives.look(KEY)
+    assert first is not None
+    assert first.body == b"first"
+    assert await archives.replace(KEY, b"second", first)
+    assert not await archives.replace(KEY, b"late", first)
+    assert not await archives.replace(KEY, b"late", None)
+    assert await archives.read(KEY) == b"second"
+    assert not await archives.replace("workspace/absent", b"late", first)
+
+
+async def test_a_lost_answer_to_a_replacement_is_no_refusal(s3: S3, at: Opened) -> None:
+    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.fail(500, method="PUT", after=True, times=1)
+        assert await store.replace(KEY, b"mine", None)
+        assert await store.read(KEY) == b"mine"
+
+
+async def test_stores_without_conditional_writes_still_store(s3: S3, at: Opened) -> None:
+    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.fail(501, method="PUT", code="NotImplemented", times=1)
+        assert await store.replace(KEY, b"mine", None)
+        assert await store.read(KEY) == b"mine"
+
+
+async def test_deleting_is_idempotent(archives: S3ArchiveStore) -> None:
+    await archives.write(KEY, b"x")
+    await archives.delete([KEY, "workspace/never/was"])
+    await archives.delete([KEY])
+    assert await archives.observe(KEY) is Presence.ABSENT
+    upload = await archives.client.create_multipart_upload(Bucket=archives.bucket, Key=KEY)
+    open_one = (await uploads(archives))[0]
+    assert open_one.upload_id == upload["UploadId"]
+    await archives.abort(open_one)
+    await archives.abort(open_one)
+    assert await uploads(archives) == []
+
+
+async def test_listings_are_complete_beyond_one_page(archives: S3ArchiveStore) -> None:
+    """A page holds a thousand at most."""
+    keys = [f"workspace/{number:04}/home.tar.zst" for number in range(1010)]
+    slots = asyncio.Semaphore(32)
+
+    async def put(key: str) -> None:
+        async with slots:
+            await archives.write(key, b"")
+
+    await asyncio.gather(*(put(key) for key in keys))
+    assert [found.key async for found in archives.list_objects()] == keys
+    await archives.delete(keys)
+    assert [found.key async for found in archives.list_objects()] == []
+
+
+async def test_a_listing_that_breaks_off_is_no_short_listing(archives: S3ArchiveStore, s3: S3, at: Opened) -> None:
+    await archives.write(KEY, b"x")
+    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.fail(503, method="GET", contains="list-type")
+        with pytest.raises(Unreachable):
+            [found async for found in store.list_objects()]
+
+
+async def test_connections_are_given_back(s3: S3, at: Opened) -> None:
+    """Downloads that nobody finishes, one after the other, hold no connection."""
+    async with FaultProxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        await store.upload(KEY, pieces(os.urandom(6 * MIB)), nothing)
+        for _ in range(70):
+            stream = store.download(KEY)
+            await anext(stream)
+            await stream.aclose()  # type: ignore[attr-defined]
+        await eventually(lambda: len(proxy._links) < 70)
