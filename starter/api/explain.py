@@ -11,7 +11,7 @@ from adapters.redis.activity import RedisUnavailable
 from domain.explain import LastActivity, explain
 from domain.model import DesiredState, ErrorReason, Operation, Phase, WorkspaceId
 from starter.api.authentication import Current
-from starter.api.dependencies import Deps, Dependencies
+from starter.api.dependencies import Dependencies, Deps
 from starter.api.errors import answers
 
 log = structlog.get_logger()

@@ -4,8 +4,8 @@ In this process it ends at once: `forget` is called after every request that can
 """
 
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from starlette.requests import HTTPConnection
 
@@ -15,10 +15,10 @@ from starter.proxy.head import RequestHead
 
 SECONDS = 5.0
 _MOST = 10_000
+_OUR_TOKEN = TOKEN_PREFIX.encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(NamedTuple):
     """What a request shows to be let in."""
 
     scheme: str
@@ -75,6 +75,3 @@ class Identities:
 def _connection(proof: Proof) -> HTTPConnection:
     headers = [(b"authorization", proof.token)] if proof.token else [(b"cookie", proof.cookie)]
     return HTTPConnection({"type": "http", "scheme": proof.scheme, "headers": headers})
-
-
-_OUR_TOKEN = TOKEN_PREFIX.encode()
