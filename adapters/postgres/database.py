@@ -24,10 +24,15 @@ _AWAY = (
     asyncpg.TooManyConnectionsError,
     asyncpg.QueryCanceledError,
 )
+_REFUSED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError, ValueError)
 
 
 class DatabaseUnavailable(Exception):
     """PostgreSQL did not answer: the statement may or may not have happened."""
+
+
+class DatabaseRefused(Exception):
+    """PostgreSQL lets nobody in with this address, user, password and database: waiting won't help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +74,12 @@ async def open_database(url: str, *, max_size: int = 10) -> Database:
 
 
 async def connect(url: str) -> Connection:
-    """A connection of its own, for what lives with it: session locks and LISTEN."""
+    """A connection of its own, for what lives with it: session locks and LISTEN. Raises DatabaseRefused."""
     with translated():
-        connection = await asyncpg.connect(url, timeout=10, command_timeout=30)
+        try:
+            connection = await asyncpg.connect(url, timeout=10, command_timeout=30)
+        except _REFUSED as error:
+            raise DatabaseRefused(f"{error}") from error
         await _prepare(connection)
         return connection
 

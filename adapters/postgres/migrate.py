@@ -6,12 +6,13 @@ from importlib.resources import files
 
 import structlog
 
-from adapters.postgres.database import connect
+from adapters.postgres.database import Connection, connect, translated
 
 log = structlog.get_logger()
 
 # Any constant will do, as long as it is not another lock's.
 _LOCK = 0x636F6465687562
+_CLOSE_SECONDS = 2.0
 
 
 class MigrationError(Exception):
@@ -42,32 +43,37 @@ async def migrate(url: str, *, up_to: int | None = None) -> list[str]:
     """Apply what is missing and return its names. Several processes may call it at once."""
     connection = await connect(url)
     try:
-        await connection.execute("SELECT pg_advisory_lock($1)", _LOCK, timeout=300)
-        await connection.execute(
-            "CREATE TABLE IF NOT EXISTS schema_migrations (version integer PRIMARY KEY, name text NOT NULL,"
-            " checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
-        )
-        rows = await connection.fetch("SELECT version, name, checksum FROM schema_migrations")
-        applied = {row["version"]: row["checksum"] for row in rows}
-        known = migrations()
-        _check(applied, known)
-        done = []
-        for migration in known:
-            if migration.version in applied or (up_to is not None and migration.version > up_to):
-                continue
-            async with connection.transaction():
-                await connection.execute(migration.sql, timeout=600)
-                await connection.execute(
-                    "INSERT INTO schema_migrations (version, name, checksum) VALUES ($1, $2, $3)",
-                    migration.version,
-                    migration.name,
-                    migration.checksum,
-                )
-            log.info("migrated", migration=migration.name)
-            done.append(migration.name)
-        return done
+        with translated():
+            return await _apply(connection, up_to)
     finally:
-        await connection.close()
+        await connection.close(timeout=_CLOSE_SECONDS)
+
+
+async def _apply(connection: Connection, up_to: int | None) -> list[str]:
+    await connection.execute("SELECT pg_advisory_lock($1)", _LOCK, timeout=300)
+    await connection.execute(
+        "CREATE TABLE IF NOT EXISTS schema_migrations (version integer PRIMARY KEY, name text NOT NULL,"
+        " checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+    )
+    rows = await connection.fetch("SELECT version, name, checksum FROM schema_migrations")
+    applied = {row["version"]: row["checksum"] for row in rows}
+    known = migrations()
+    _check(applied, known)
+    done = []
+    for migration in known:
+        if migration.version in applied or (up_to is not None and migration.version > up_to):
+            continue
+        async with connection.transaction():
+            await connection.execute(migration.sql, timeout=600)
+            await connection.execute(
+                "INSERT INTO schema_migrations (version, name, checksum) VALUES ($1, $2, $3)",
+                migration.version,
+                migration.name,
+                migration.checksum,
+            )
+        log.info("migrated", migration=migration.name)
+        done.append(migration.name)
+    return done
 
 
 def _check(applied: dict[int, str], known: list[Migration]) -> None:
