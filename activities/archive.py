@@ -4,7 +4,7 @@ The order is the promise: data, then `.meta`, then verify what the store holds, 
 volume. At every moment a complete volume or a complete verified archive exists.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -13,18 +13,20 @@ from importlib.metadata import version
 from activities.attempt import Attempt, Superseded
 from activities.integrity import is_intact
 from activities.transfer import Progress, Transfers
-from adapters.archive_store import ArchiveStore
+from adapters.archive_store import ArchiveStore, SmallObject
 from adapters.homes import Homes
 from adapters.runtime import Runtime
 from adapters.transfer.bridge import from_thread
-from adapters.transfer.pack import Packed, pack
+from adapters.transfer.pack import Packed, Unrestorable, pack
 from adapters.transfer.tarscan import TarBroken
 from domain.archive import FORMAT_VERSION, ArchiveMeta, read_meta
-from domain.errors import ActionFailed, ArchiveCorrupted, Unreachable
+from domain.errors import ActionFailed, ArchiveCorrupted, DataLost
 from domain.model import OperationId
 from domain.naming import archive_key, meta_key
 
 EMPTY_TAR = bytes(10240)
+
+Upload = Callable[[Attempt, str], Awaitable[ArchiveMeta]]
 
 
 def _now() -> datetime:
@@ -43,53 +45,64 @@ class Archiving:
         """Safe to run again after a crash at any point, and next to an attempt that was given up."""
         key = archive_key(attempt.workspace.id, _archive_op_id(attempt))
         if attempt.workspace.archive_key != key:
-            meta = await self._committed(attempt, key) or await self._upload(attempt, key)
-            await self._settle(attempt, key, meta)
-        await self.transfers.fence(attempt)
-        await self.runtime.stop(attempt.workspace.id)
-        await self.runtime.remove_volume(attempt.workspace.id)
+            await self._save(attempt, key, await self._stored(attempt, key, self._upload))
+        # No container is stopped for it: one that runs now may have changed the home since it was read, and the
+        # engine does not remove what a container holds.
+        await self.homes.remove(attempt.workspace.id, partial(self.transfers.fence, attempt))
         await self.transfers.point("archive_volume_removed")
 
     async def create_empty(self, attempt: Attempt) -> None:
         """An archive of nothing, for a workspace that never had a home."""
         key = archive_key(attempt.workspace.id, _archive_op_id(attempt))
-        if attempt.workspace.archive_key == key:
-            return
-        meta = await self._committed(attempt, key)
-        if meta is None:
-            packed = Packed()
-            await self.archives.upload(
-                key, from_thread(pack([EMPTY_TAR], packed)), partial(self.transfers.fence, attempt)
-            )
-            meta = await self._commit(attempt, key, packed, sockets=0)
-        await self._settle(attempt, key, meta)
+        if attempt.workspace.archive_key != key:
+            await self._save(attempt, key, await self._stored(attempt, key, self._upload_nothing))
 
-    async def _committed(self, attempt: Attempt, key: str) -> ArchiveMeta | None:
-        """What an earlier attempt of this operation has stored in full, if it has."""
-        body = await self.archives.read(meta_key(key))
-        if body is None:
-            return None
-        try:
-            meta = read_meta(body, attempt.workspace.id)
-        except ArchiveCorrupted:
-            return None
-        return meta if await self.archives.size(key) == meta.size else None
+    async def _stored(self, attempt: Attempt, key: str, upload: Upload) -> ArchiveMeta:
+        """The archive that the store holds, verified: an earlier attempt's, or one made now."""
+        former = await self.archives.look(meta_key(key))
+        meta = _committed(former, attempt)
+        if meta is not None:
+            # Whoever still uploads must not complete over what is verified now.
+            await self.archives.end_uploads(key)
+            if await self._is_verified(attempt, key, meta):
+                await self.transfers.point("archive_verified")
+                return meta
+        meta = await upload(attempt, key)
+        await self.transfers.point("archive_uploaded")
+        await self._commit(attempt, key, meta, former)
+        await self.transfers.point("archive_committed")
+        if not await self._is_verified(attempt, key, meta):
+            # Tried again: the volume still has everything.
+            raise ActionFailed("the bytes that the store holds are not those that were written")
+        await self.transfers.point("archive_verified")
+        return meta
 
     async def _upload(self, attempt: Attempt, key: str) -> ArchiveMeta:
         packed = Packed()
-        async with self.homes.read(attempt.workspace.id) as home:
-            progress = Progress(lambda: packed.raw_size, lambda: home.total)
-            async with self.transfers.moving(attempt, progress):
-                try:
-                    parts = from_thread(pack(home, packed))
-                    await self.archives.upload(key, parts, partial(self.transfers.fence, attempt))
-                except TarBroken as error:
-                    raise ActionFailed(f"the home could not be read to its end: {error}") from error
-            await self.transfers.point("archive_uploaded")
-            return await self._commit(attempt, key, packed, home.sockets)
+        progress = Progress(lambda: packed.raw_size)
+        # The place comes first: whoever waits for one reads nothing yet.
+        async with (
+            self.transfers.moving(attempt, progress),
+            self.homes.read(attempt.workspace.id) as home,
+        ):
+            progress.total = lambda: home.total
+            try:
+                parts = from_thread(pack(home, packed))
+                await self.archives.upload(key, parts, partial(self.transfers.fence, attempt))
+            except TarBroken as error:
+                raise ActionFailed(f"the home could not be read to its end: {error}") from error
+            except Unrestorable as error:
+                raise ActionFailed(f"the home can't be archived: {error}") from error
+        return self._meta(attempt, packed, home.sockets)
 
-    async def _commit(self, attempt: Attempt, key: str, packed: Packed, sockets: int) -> ArchiveMeta:
-        meta = ArchiveMeta(
+    async def _upload_nothing(self, attempt: Attempt, key: str) -> ArchiveMeta:
+        packed = Packed()
+        parts = from_thread(pack([EMPTY_TAR], packed))
+        await self.archives.upload(key, parts, partial(self.transfers.fence, attempt))
+        return self._meta(attempt, packed, sockets=0)
+
+    def _meta(self, attempt: Attempt, packed: Packed, sockets: int) -> ArchiveMeta:
+        return ArchiveMeta(
             format_version=FORMAT_VERSION,
             workspace_id=attempt.workspace.id,
             archive_op_id=_archive_op_id(attempt),
@@ -101,14 +114,36 @@ class Archiving:
             codehub_version=version("codehub"),
             created_at=self.now(),
         )
-        await self.transfers.fence(attempt)
-        await self.archives.write(meta_key(key), meta.model_dump_json().encode())
-        await self.transfers.point("archive_committed")
-        return meta
 
-    async def _settle(self, attempt: Attempt, key: str, meta: ArchiveMeta) -> None:
-        await self._verify(attempt, key, meta)
-        await self.transfers.point("archive_verified")
+    async def _commit(self, attempt: Attempt, key: str, meta: ArchiveMeta, former: SmallObject | None) -> None:
+        """By compare-and-set: an attempt that was given up may wake up right here, when another one's .meta already
+        vouches for other bytes."""
+        await self.transfers.fence(attempt)
+        if not await self.archives.replace(meta_key(key), meta.model_dump_json().encode(), former):
+            await self.transfers.fence(attempt)
+            raise ActionFailed("another attempt has committed its archive meanwhile")
+
+    async def _is_verified(self, attempt: Attempt, key: str, meta: ArchiveMeta) -> bool:
+        """Whether the store, read back, holds this .meta and the bytes that it vouches for."""
+        if _committed(await self.archives.look(meta_key(key)), attempt) != meta:
+            return False
+        if await self.archives.size(key) != meta.size:
+            return False
+        read = 0
+
+        def moved(so_far: int) -> None:
+            nonlocal read
+            read = so_far
+
+        progress = Progress(lambda: meta.raw_size, lambda: meta.raw_size, lambda: read)
+        try:
+            async with self.transfers.moving(attempt, progress):
+                return await is_intact(self.archives, key, meta, moved)
+        except DataLost:
+            # Gone since it was looked at. Nothing is lost as long as the volume is there.
+            return False
+
+    async def _save(self, attempt: Attempt, key: str, meta: ArchiveMeta) -> None:
         saved = await self.transfers.store.save_archive_key(attempt.workspace.id, attempt.op_id, attempt.number, key)
         if not saved:
             raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
@@ -118,13 +153,16 @@ class Archiving:
         )
         await self.transfers.point("archive_key_saved")
 
-    async def _verify(self, attempt: Attempt, key: str, meta: ArchiveMeta) -> None:
-        """Read back what the store holds. What is wrong with it is tried again: the volume still has everything."""
-        if await self.archives.read(meta_key(key)) != meta.model_dump_json().encode():
-            raise Unreachable("the store does not hold the .meta that was written")
-        async with self.transfers.moving(attempt, Progress(lambda: meta.raw_size, lambda: meta.raw_size)):
-            if not await is_intact(self.archives, key, meta):
-                raise ActionFailed("the bytes that the store holds are not those that were written")
+
+def _committed(found: SmallObject | None, attempt: Attempt) -> ArchiveMeta | None:
+    """What an attempt of this operation has committed, if it can be read."""
+    if found is None:
+        return None
+    try:
+        meta = read_meta(found.body, attempt.workspace.id)
+    except ArchiveCorrupted:
+        return None
+    return meta if meta.archive_op_id == attempt.workspace.archive_op_id else None
 
 
 def _archive_op_id(attempt: Attempt) -> OperationId:

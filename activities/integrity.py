@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 
 from adapters.archive_store import ArchiveStore
 from domain.archive import ArchiveMeta, read_meta
@@ -24,10 +25,14 @@ async def read_archive_meta(archives: ArchiveStore, workspace_id: WorkspaceId, k
     return meta
 
 
-async def is_intact(archives: ArchiveStore, key: str, meta: ArchiveMeta) -> bool:
-    """Read all of it."""
+async def is_intact(
+    archives: ArchiveStore, key: str, meta: ArchiveMeta, moved: Callable[[int], None] | None = None
+) -> bool:
+    """Read all of it; `moved` is told how far it is."""
     digest, read = hashlib.sha256(), 0
     async for chunk in archives.download(key):
         await asyncio.to_thread(digest.update, chunk)
         read += len(chunk)
+        if moved is not None:
+            moved(read)
     return read == meta.size and digest.hexdigest() == meta.sha256

@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import structlog
@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from activities.attempt import Actuator, Attempt, Superseded
 from activities.reconcile import Reconciler
 from adapters.postgres.database import DatabaseUnavailable
-from domain.errors import MAX_RETRIES, ActionFailed, is_terminal, reason_of
+from domain.errors import MAX_RETRIES, ActionFailed, Unreachable, is_terminal, reason_of
 from domain.model import Operation
 from workflows.messages import OperateInput, Step, StepKind
 
@@ -26,6 +26,7 @@ log = structlog.get_logger()
 
 WORKER_SHUTDOWN = "WorkerShutdown"
 _MESSAGE_LIMIT = 2000
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 3.0
 
 
 OperationActivity = Callable[[OperateInput], Awaitable[Step]]
@@ -37,6 +38,9 @@ class Operator:
     actuators: Mapping[Operation, Actuator]
     backoff: timedelta = timedelta(seconds=1)
     max_retries: int = MAX_RETRIES
+    patience: timedelta = timedelta(0)
+    """How long an attempt waits for an engine or a store that does not answer before it fails as Unreachable: one
+    that is being restarted is no error of the workspace."""
 
     def activities(self) -> list[OperationActivity]:
         return [self._activity(operation) for operation in self.actuators]
@@ -71,11 +75,33 @@ class Operator:
         ws = await self.reconciler.store.load(request.workspace_id)
         if number is None or ws is None or ws.op_id != request.op_id:
             return await self.reconciler.step(request.workspace_id)
-        await self.actuators[operation](Attempt(ws, request.op_id, number))
+        await self._act(operation, Attempt(ws, request.op_id, number))
         step = await self.reconciler.step(request.workspace_id)
         if step.kind is StepKind.RUN and step.op_id == request.op_id:
             raise ActionFailed(f"{operation} returned, but what was observed does not show it complete")
         return step
+
+    async def _act(self, operation: Operation, attempt: Attempt) -> None:
+        clock = asyncio.get_running_loop().time
+        pause, until = _FIRST_PAUSE, None
+        while True:
+            try:
+                return await self.actuators[operation](attempt)
+            except Unreachable as error:
+                until = until or clock() + self.patience.total_seconds()
+                if clock() + pause > until:
+                    raise
+                log.warning("attempt_waits", operation=operation, message=str(error))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            attempt = await self._again(attempt)
+
+    async def _again(self, attempt: Attempt) -> Attempt:
+        """The same attempt on the row as it is now, unless a later one has taken over meanwhile."""
+        ws = await self.reconciler.store.load(attempt.workspace.id)
+        if ws is None or not await self.reconciler.store.is_current(attempt.op_id, attempt.number):
+            raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
+        return replace(attempt, workspace=ws)
 
     async def _counted(self, request: OperateInput, error: Exception) -> ApplicationError:
         reason = reason_of(error)

@@ -21,6 +21,8 @@ from workflows.messages import FAIL, RECONCILE, FailInput, ReconcileInput, Statu
 
 log = structlog.get_logger()
 
+_TRIES = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -71,7 +73,7 @@ class Reconciler:
         )
 
     async def step(self, workspace_id: WorkspaceId, looks: int = 0) -> Step:
-        while True:
+        for _ in range(_TRIES):
             loaded = await self.store.load_now(workspace_id)
             if loaded is None:
                 return Step(StepKind.GONE)
@@ -84,6 +86,7 @@ class Reconciler:
                 _tell(ws, row, decision)
                 return self._step(row, decision, looks)
             log.info("row_moved_on", workspace=workspace_id)
+        raise RuntimeError(f"the row of {workspace_id} moves on faster than it can be judged")
 
     async def observe(self, ws: Workspace) -> Observation:
         # A row without a node has never had a volume or has none any more: the claim that makes one sets it.

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from activities.attempt import Attempt, Superseded
 from activities.integrity import is_intact, read_archive_meta
@@ -31,17 +32,19 @@ class Restoring:
         if ws.home_ctx.restore_marker == ws.archive_key:
             return
         meta = await read_archive_meta(self.archives, ws.id, ws.archive_key)
+        # A container that no longer runs still holds the volume.
+        await self.transfers.fence(attempt)
+        await self.runtime.stop(ws.id)
         # Whoever still writes is cut off by `renew`. Whoever begins to write later finds itself superseded, because
         # it looks after it has its place. So only the last attempt fills the volume that it will mark.
-        await self.homes.renew(ws.id, attempt.op_id)
+        await self.homes.renew(ws.id, attempt.op_id, partial(self.transfers.fence, attempt))
         await self.transfers.point("restore_renewed")
         try:
             async with self.homes.write(ws.id, attempt.op_id) as sink:
                 await self.transfers.fence(attempt)
                 await self._fill(attempt, sink, ws.archive_key, meta)
         except ArchiveCorrupted:
-            await self.transfers.fence(attempt)
-            await self.runtime.remove_volume(ws.id)
+            await self.homes.remove(ws.id, partial(self.transfers.fence, attempt))
             raise
         await self.transfers.point("restore_extracted")
         if not await self.transfers.store.save_restore_marker(ws.id, attempt.op_id, attempt.number, ws.archive_key):

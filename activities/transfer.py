@@ -21,6 +21,8 @@ class Progress:
 
     done: Callable[[], int]
     total: Callable[[], int | None] = lambda: None
+    moved: Callable[[], int] | None = None
+    """What shows that it moves, where that is not `done`."""
 
 
 Publish = Callable[[Attempt, int, int | None], Awaitable[None]]
@@ -64,7 +66,7 @@ class Transfers:
         before = -1
         loop = asyncio.get_running_loop()
         while True:
-            now = progress.done()
+            now = (progress.moved or progress.done)()
             if now != before:
                 before = now
                 deadline.reschedule(loop.time() + self.stall_seconds)

@@ -31,8 +31,9 @@ MAX_LOST = 3
 
 _RETRY_FOREVER = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10))
 # No maximum_attempts: an attempt that dies with its worker is no error of the workspace. The activity counts
-# real failures in error_count, and the third one is not retryable.
-_OPERATION_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
+# real failures in error_count, the third one is not retryable, and it says itself how long to wait before the next.
+# So this interval is for workers that died and databases that were away, and doesn't grow with how often.
+_OPERATION_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
 
 _PHASE = SearchAttributeKey.for_keyword("Phase")
 _OPERATION = SearchAttributeKey.for_keyword("Operation")

@@ -92,6 +92,9 @@ def violated_checks(ws: Workspace) -> list[str]:
         "deleted_is_at_rest": ws.phase is not Phase.DELETED or at_rest,
         "archiving_has_archive_op_id": not archiving or ws.archive_op_id is not None,
         "restoring_is_marked": ws.operation is not Operation.RESTORING or marked,
+        "restoring_has_archive_key": ws.home_ctx.restoring is None or ws.archive_key is not None,
+        "deleting_was_asked": ws.operation is not Operation.DELETING or deleted,
+        "provisioning_has_no_archive": ws.operation is not Operation.PROVISIONING or ws.archive_key is None,
         "archived_has_archive_key": ws.phase is not Phase.ARCHIVED or ws.archive_key is not None,
     }
     return [name for name, holds in checks.items() if not holds]

@@ -48,7 +48,7 @@ def test_every_combination_has_exactly_one_sound_decision() -> None:
             wrong = flaw(ws, observation, judgement, decision)
             assert wrong is None, f"{wrong}\n{decision}\n{judgement}\n{observation}\n{ws}"
             count += 1
-    assert count >= 350_000, "the combinations were not all there"
+    assert count >= 290_000, "the combinations were not all there"
 
 
 def test_every_decision_makes_a_row_that_can_be_saved() -> None:

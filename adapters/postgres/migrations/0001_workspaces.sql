@@ -62,6 +62,9 @@ CREATE TABLE workspaces (
     CONSTRAINT restoring_is_marked CHECK (
         operation <> 'RESTORING' OR home_ctx ->> 'restoring' IS NOT NULL
         OR home_ctx ->> 'restore_marker' = archive_key),
+    CONSTRAINT restoring_has_archive_key CHECK (home_ctx ->> 'restoring' IS NULL OR archive_key IS NOT NULL),
+    CONSTRAINT deleting_was_asked CHECK (operation <> 'DELETING' OR deleted_at IS NOT NULL),
+    CONSTRAINT provisioning_has_no_archive CHECK (operation <> 'PROVISIONING' OR archive_key IS NULL),
     CONSTRAINT archived_has_archive_key CHECK (phase <> 'ARCHIVED' OR archive_key IS NOT NULL)
 ) WITH (fillfactor = 80);
 

@@ -1,0 +1,1 @@
+"""Benchmarks: every row a ratio to its floor, measured in the same run, interleaved. `make bench`."""

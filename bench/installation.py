@@ -1,0 +1,114 @@
+"""A whole codehub of its own for a benchmark: embedded services, worker and API as processes, a tiny image."""
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import docker
+
+from settings import load_settings
+from starter.embedded.child import Child
+from starter.embedded.progress import ConsoleProgress
+from starter.embedded.stack import Stack, StackConfig
+from tests.embedded import image
+from workflows.messages import SEARCH_ATTRIBUTES
+
+PASSWORD = "bench-password"
+MANY = "100000"
+
+
+@dataclass
+class Installation:
+    """What a person has: the API; and beside it the engine, for the floors."""
+
+    url: str
+    session: aiohttp.ClientSession
+    engine: docker.DockerClient
+    image: str
+    env: dict[str, str]
+
+    async def create(self, desired: str = "RUNNING") -> str:
+        body = {"name": f"bench-{time.monotonic_ns()}", "image_ref": self.image, "desired_state": desired}
+        async with self.session.post(f"{self.url}/api/v1/workspaces", json=body) as answer:
+            answer.raise_for_status()
+            return str((await answer.json())["id"])
+
+    async def want(self, workspace: str, desired: str) -> None:
+        path = f"{self.url}/api/v1/workspaces/{workspace}"
+        async with self.session.patch(path, json={"desired_state": desired}) as answer:
+            answer.raise_for_status()
+
+    async def get(self, workspace: str) -> dict[str, Any]:
+        async with self.session.get(f"{self.url}/api/v1/workspaces/{workspace}") as answer:
+            answer.raise_for_status()
+            return dict(await answer.json())
+
+    async def until(self, workspace: str, phase: str) -> dict[str, Any]:
+        while True:
+            found = await self.get(workspace)
+            if found["phase"] == phase and found["operation"] == "NONE":
+                return found
+            if found["phase"] == "ERROR":
+                raise RuntimeError(f"{workspace}: {found['error_reason']}")
+            await asyncio.sleep(0.01)
+
+    async def delete(self, workspace: str) -> None:
+        async with self.session.delete(f"{self.url}/api/v1/workspaces/{workspace}") as answer:
+            answer.raise_for_status()
+        while True:
+            async with self.session.get(f"{self.url}/api/v1/workspaces/{workspace}") as answer:
+                if answer.status == 404:
+                    return
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def installed() -> AsyncIterator[Installation]:
+    with tempfile.TemporaryDirectory(prefix="codehub-bench-") as folder:
+        data = Path(folder)
+        data.chmod(0o711)
+        config = StackConfig(data=data, search_attributes=SEARCH_ATTRIBUTES)
+        async with Stack(config, ConsoleProgress()) as stack:
+            port = stack.state.port("api")
+            env = {
+                **stack.env,
+                "CODEHUB_PORT": str(port),
+                "CODEHUB_ADMIN_PASSWORD": PASSWORD,
+                "LIMITS_MAX_RUNNING_PER_USER": MANY,
+                "LIMITS_MAX_RUNNING_GLOBAL": MANY,
+                "TTL_STANDBY_SECONDS": "0",
+                "TTL_ARCHIVE_SECONDS": "0",
+            }
+            load_settings(env)
+            url = f"http://127.0.0.1:{port}"
+            await stack.add(_child("worker", env, url), _child("api", env, url))
+            async with aiohttp.ClientSession(headers={"Origin": url}) as session:
+                body = {"username": "admin", "password": PASSWORD}
+                async with session.post(f"{url}/api/v1/login", json=body) as answer:
+                    answer.raise_for_status()
+                engine = docker.DockerClient(base_url=stack.env["DOCKER_HOST"])
+                built = await asyncio.to_thread(image.build, stack.env["DOCKER_HOST"], "bench")
+                yield Installation(url, session, engine, built, env)
+
+
+def _child(name: str, env: dict[str, str], url: str) -> Child:
+    async def ready() -> None:
+        if name == "api":
+            async with aiohttp.ClientSession() as session, session.get(f"{url}/health/ready") as answer:
+                answer.raise_for_status()
+
+    return Child(
+        name=name,
+        argv=(sys.executable, "-m", "starter.cli", name),
+        env=env,
+        ready=ready,
+        ready_within=60,
+        after=("postgres", "temporal", "valkey", "seaweed"),
+    )

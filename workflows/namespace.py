@@ -1,0 +1,38 @@
+"""What a Temporal namespace needs before workflows run in it."""
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from workflows.messages import SEARCH_ATTRIBUTES
+
+
+class NamespaceNotReady(Exception):
+    """Workflows would fail in this namespace; the message says what is missing."""
+
+
+async def ensure_search_attributes(client: Client) -> list[str]:
+    """Add those that are missing and return their names: without them every workflow task would fail."""
+    try:
+        found = await client.operator_service.list_search_attributes(
+            ListSearchAttributesRequest(namespace=client.namespace)
+        )
+        missing = sorted(SEARCH_ATTRIBUTES.keys() - set(found.custom_attributes))
+        if missing:
+            await client.operator_service.add_search_attributes(
+                AddSearchAttributesRequest(
+                    namespace=client.namespace,
+                    search_attributes={
+                        name: IndexedValueType.Value(f"INDEXED_VALUE_TYPE_{SEARCH_ATTRIBUTES[name].upper()}")
+                        for name in missing
+                    },
+                )
+            )
+    except RPCError as error:
+        names = ", ".join(f"{name} ({kind})" for name, kind in SEARCH_ATTRIBUTES.items())
+        raise NamespaceNotReady(
+            f"The search attributes of namespace {client.namespace!r} can't be set up ({error.message}); "
+            f"add them by hand: {names}"
+        ) from error
+    return missing
