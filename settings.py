@@ -1,8 +1,10 @@
 """Every environment variable of codehub, in one table. A bad value stops the start with one line."""
 
+import re
 import socket
 from collections.abc import Mapping
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Literal
 
@@ -65,6 +67,9 @@ class Settings(BaseModel):
 
     reconciler_max_retries: int = Field(3, ge=1, le=20, description="failed attempts that make an ERROR")
     reconciler_retry_backoff: Seconds = Field(2, gt=0, description="before the second attempt, s; doubles, jittered")
+    reconciler_patience: Seconds = Field(
+        30, ge=0, description="how long an attempt waits for an engine or a store that does not answer, s"
+    )
     reconciler_provisioning_timeout: Seconds = Field(300, gt=0, description="PROVISIONING, s")
     reconciler_create_empty_archive_timeout: Seconds = Field(300, gt=0, description="CREATE_EMPTY_ARCHIVE, s")
     reconciler_restoring_timeout: Seconds = Field(1800, gt=0, description="RESTORING, s")
@@ -92,6 +97,9 @@ class Settings(BaseModel):
     limits_max_running_per_user: int = Field(2, ge=0, description="RUNNING workspaces of one user")
     limits_max_running_global: int = Field(100, ge=0, description="RUNNING workspaces in all")
 
+    trusted_proxies: str = Field(
+        "", description="addresses and networks of reverse proxies whose X-Forwarded-* headers count, by commas"
+    )
     session_ttl_seconds: int = Field(14 * 86400, gt=0, description="life of a login session, s")
 
     worker_max_concurrent_workflow_tasks: int = Field(8, ge=2, description="more stalls two cores when many wake")
@@ -113,10 +121,30 @@ class Settings(BaseModel):
     def _is_redis(cls, value: str | None) -> str | None:
         return _has_scheme(value, "redis", "rediss", "unix")
 
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, value: str) -> str:
+        for part in value.split(","):
+            if part.strip():
+                ip_network(part.strip())
+        return value
+
     @field_validator("s3_endpoint")
     @classmethod
     def _is_http(cls, value: str | None) -> str | None:
         return _has_scheme(value, "http", "https")
+
+    @field_validator("docker_host")
+    @classmethod
+    def _is_docker(cls, value: str | None) -> str | None:
+        return _has_scheme(value, "unix", "tcp", "http", "https", "ssh", "npipe")
+
+    @field_validator("temporal_address")
+    @classmethod
+    def _is_host_and_port(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", value):
+            raise ValueError("host:port would be right, such as 127.0.0.1:7233")
+        return value
 
     @property
     def limits(self) -> Limits:

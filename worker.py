@@ -11,7 +11,9 @@ from typing import Any
 
 import structlog
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
@@ -26,14 +28,13 @@ from activities.restore import Restoring
 from activities.transfer import Transfers
 from activities.ttl import TtlRunner
 from adapters.archive_store import ArchiveStore
-from adapters.docker.config import DockerConfig
+from adapters.docker.config import DockerConfig, Limits
 from adapters.docker.runtime import DockerRuntime
 from adapters.homes import Homes
 from adapters.postgres.attention import Attention
-from adapters.postgres.database import Database, open_database
+from adapters.postgres.database import Database, DatabaseUnavailable, open_database
 from adapters.postgres.garbage import Garbage
 from adapters.postgres.installation import installation_id
-from adapters.postgres.migrate import migrate
 from adapters.postgres.ttl import Expiry
 from adapters.postgres.workspaces import WorkspaceStore
 from adapters.redis.activity import ActivityLog
@@ -49,9 +50,12 @@ from coordinator.publisher import Publisher
 from coordinator.wakes import Wakes
 from domain.model import Operation
 from settings import Settings, required
+from starter.lookouts import Lookout, looking_out, until_stopped
+from starter.patience import Patience, Stopped, address_of
 from workflows.client import TemporalAddress, Waker, connect
 from workflows.gc import GcWorkflow
 from workflows.messages import TASK_QUEUE
+from workflows.namespace import ensure_search_attributes
 from workflows.schedules import ensure_gc, ensure_ttl
 from workflows.ttl import TtlWorkflow
 from workflows.workspace import WorkspaceWorkflow
@@ -76,6 +80,7 @@ class Parts:
     task_queue: str = TASK_QUEUE
     activities: tuple[Callable[..., Any], ...] = ()
     """Beyond the workspaces' own."""
+    lookouts: tuple[asyncio.Task[None], ...] = ()
 
 
 async def run_worker(settings: Settings, node: str = DEFAULT_NODE) -> None:
@@ -83,28 +88,45 @@ async def run_worker(settings: Settings, node: str = DEFAULT_NODE) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with open_parts(settings, node) as parts, running(parts):
-        log.info("worker_ready", node=node)
-        await stop.wait()
-        log.info("worker_draining", seconds=settings.worker_drain_seconds)
+    try:
+        async with open_parts(settings, node, Patience(stop)) as parts, running(parts):
+            log.info("worker_ready", node=node)
+            await until_stopped(stop, parts.lookouts)
+            log.info("worker_draining", seconds=settings.worker_drain_seconds)
+    except Stopped:
+        log.info("worker_stopped_before_it_was_ready")
 
 
 @asynccontextmanager
-async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncIterator[Parts]:
+async def open_parts(
+    settings: Settings, node: str = DEFAULT_NODE, patience: Patience | None = None
+) -> AsyncIterator[Parts]:
+    """Waits for PostgreSQL and Temporal, without which nothing can be done. The others may come later: what needs
+    them waits for them by itself, and the lookouts say so meanwhile."""
     required(settings, "database_url", "temporal_address", "s3_endpoint", "redis_url")
+    patience = patience or Patience()
     database_url = settings.database_url or ""
-    await migrate(database_url)
+    await patience.migrated(database_url)
     async with AsyncExitStack() as stack:
         database = await open_database(database_url, max_size=settings.database_pool_size)
         stack.push_async_callback(database.close)
         redis: Redis = Redis.from_url(settings.redis_url or "")
         stack.push_async_callback(redis.aclose)
-        client = await connect(temporal_address(settings))
-        installation = await installation_id(database)
+        client = await _temporal(settings, patience)
+        installation = await patience.until_there(
+            "PostgreSQL", address_of(database_url), lambda: installation_id(database), DatabaseUnavailable
+        )
         runtime = DockerRuntime(docker_config(settings, installation))
         stack.push_async_callback(runtime.close)
         archives = await stack.enter_async_context(open_store(s3_config(settings)))
-        await archives.ensure_bucket()
+        lookouts = await stack.enter_async_context(
+            looking_out(
+                patience,
+                Lookout("S3", "S3_ENDPOINT", settings.s3_endpoint or "", archives.ensure_bucket),
+                Lookout("Docker", "DOCKER_HOST", runtime.where, runtime.ping),
+                Lookout("Redis", "REDIS_URL", address_of(settings.redis_url or ""), redis.ping, (RedisError, OSError)),
+            )
+        )
         bus = EventBus(redis, settings.redis_channel_sse_prefix)
         reconciler = Reconciler(WorkspaceStore(database), runtime, archives, node, settings.timeouts, pace(settings))
         transfers = Transfers(
@@ -118,11 +140,10 @@ async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncItera
             actuators(runtime, runtime.homes(), archives, transfers),
             timedelta(seconds=settings.reconciler_retry_backoff),
             settings.reconciler_max_retries,
+            timedelta(seconds=settings.reconciler_patience),
         )
         collector = garbage_collector(settings, database, archives, installation)
         ttl = TtlRunner(Expiry(database, settings.ttl), ActivityLog(redis), Waker(client))
-        await ensure_gc(client, timedelta(seconds=settings.gc_interval))
-        await ensure_ttl(client, timedelta(seconds=settings.ttl_interval))
         yield Parts(
             settings,
             client,
@@ -133,7 +154,22 @@ async def open_parts(settings: Settings, node: str = DEFAULT_NODE) -> AsyncItera
             bus,
             node,
             activities=(collector.collect, ttl.tick),
+            lookouts=tuple(lookouts),
         )
+
+
+async def _temporal(settings: Settings, patience: Patience) -> Client:
+    """Connected, and the namespace has what workflows need."""
+
+    async def ask() -> Client:
+        client = await connect(temporal_address(settings))
+        await ensure_search_attributes(client)
+        await ensure_gc(client, timedelta(seconds=settings.gc_interval))
+        await ensure_ttl(client, timedelta(seconds=settings.ttl_interval))
+        return client
+
+    where = f"{settings.temporal_address} (namespace {settings.temporal_namespace})"
+    return await patience.until_there("Temporal", where, ask, RuntimeError, RPCError)
 
 
 def garbage_collector(
@@ -239,6 +275,7 @@ def docker_config(settings: Settings, installation: str) -> DockerConfig:
         workspace_port=settings.workspace_port,
         workspace_home=settings.workspace_home,
         stop_grace_seconds=settings.stop_grace_seconds,
+        limits=Limits(settings.workspace_memory_mb * 1024**2, settings.workspace_cpus, settings.workspace_pids),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from adapters.archive_store import Fence
 from domain.model import OperationId, WorkspaceId
 
 
@@ -26,8 +27,15 @@ class Homes(Protocol):
         """The home as it is. No container may run on it. Raises DataLost where there is no volume."""
         ...
 
-    async def renew(self, workspace_id: WorkspaceId, op_id: OperationId) -> None:
-        """An empty volume in place of whatever is there, also in place of what another attempt writes to."""
+    async def remove(self, workspace_id: WorkspaceId, fence: Fence) -> None:
+        """Remove the volume that is there while the fence lets pass, never one that was made since.
+
+        Whoever still reads or writes through the engine is cut off; a volume that a container holds stays.
+        """
+        ...
+
+    async def renew(self, workspace_id: WorkspaceId, op_id: OperationId, fence: Fence) -> None:
+        """An empty volume in place of the one that `remove` would remove."""
         ...
 
     def write(self, workspace_id: WorkspaceId, op_id: OperationId) -> AbstractAsyncContextManager["HomeSink"]:

@@ -17,9 +17,10 @@ def configure_logs(settings: Settings) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     rendered: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer()]
+        # Plain tracebacks: the values of local variables may be secrets.
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if pretty
-        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
     structlog.configure(
         processors=[*shared, *rendered],

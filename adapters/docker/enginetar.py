@@ -1,9 +1,12 @@
 """A directory of a container as a tar stream from the engine's archive API."""
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Self
 
 from docker import APIClient
+from docker.types import CancellableStream
+
+from adapters.docker.failures import FAILURES, translate
 
 _CHUNK = 1024 * 1024
 
@@ -14,16 +17,22 @@ class EngineTar:
     total: int | None = None
     sockets = 0
 
-    def __init__(self, api: APIClient, container: str, path: str) -> None:
-        self._chunks, _ = api.get_archive(container, path, chunk_size=_CHUNK)
+    def __init__(self, api: APIClient, container: str, path: str, where: str) -> None:
+        # Not by `get_archive`, which keeps the response to itself: it has to be closed while a thread reads from it.
+        url = api._url("/containers/{0}/archive", container)  # type: ignore[attr-defined] # noqa: SLF001
+        self._response = api._get(url, params={"path": path}, stream=True)  # type: ignore[attr-defined] # noqa: SLF001
+        api._raise_for_status(self._response)  # type: ignore[attr-defined] # noqa: SLF001
+        self._where = where
 
     def __iter__(self) -> Iterator[bytes]:
-        yield from self._chunks
+        try:
+            yield from self._response.iter_content(_CHUNK)
+        except FAILURES as error:
+            raise translate(error, self._where) from error
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        close: Any = getattr(self._chunks, "close", None)
-        if close is not None:
-            close()
+        # It shuts the socket down, which wakes whoever waits for its bytes.
+        CancellableStream(iter(()), self._response).close()

@@ -7,6 +7,7 @@ engine's, which does it in a chroot: nothing in a tar can leave the container th
 
 import asyncio
 import io
+import shutil
 import socket
 import struct
 import tarfile
@@ -14,10 +15,13 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 from docker import APIClient
 from docker.types import HostConfig, Mount
 
+from adapters.archive_store import Fence
 from adapters.docker.config import DockerConfig
 from adapters.docker.containers import Containers
 from adapters.docker.engine import Engine
@@ -54,13 +58,27 @@ class DockerHomes:
                 yield stream
             return
         async with self._io(workspace_id, OperationId("read")) as container:
-            with await self.engine.transfer(lambda api: EngineTar(api, container, f"/{TOP}")) as tar:
+            with await self.engine.transfer(lambda api: EngineTar(api, container, f"/{TOP}", self.engine.where)) as tar:
                 yield tar
 
-    async def renew(self, workspace_id: WorkspaceId, op_id: OperationId) -> None:
+    async def remove(self, workspace_id: WorkspaceId, fence: Fence) -> None:
+        # What is seen before the fence lets pass is the volume of this operation. Volumes have no id, so it is known
+        # again by its labels: whoever is late, and finds another one, leaves it alone.
+        seen = await self._volume(workspace_id)
+        await fence()
         await self._sweep(workspace_id)
+        if seen is None:
+            return
+        if await self._volume(workspace_id) not in {seen, None}:
+            await fence()
+            raise ActionFailed(f"Volume {volume_name(workspace_id)} is not the one that was to be removed")
         await self.volumes.remove(workspace_id)
-        if await self.volumes.create(workspace_id, op_id) is not Home.OURS:
+
+    async def renew(self, workspace_id: WorkspaceId, op_id: OperationId, fence: Fence) -> None:
+        await self.remove(workspace_id, fence)
+        # The attempts of an operation make one each, and have to know them apart.
+        made = await self.volumes.create(workspace_id, OperationId(f"{op_id}.{uuid4().hex[:8]}"))
+        if made is not Home.OURS:
             raise foreign(workspace_id)
 
     @asynccontextmanager
@@ -114,12 +132,23 @@ class DockerHomes:
                 raise ActionFailed(f"Container {volume_name(workspace_id)}-io is not codehub's: remove or rename it")
             await self.containers.remove(found["Id"])
 
+    async def _volume(self, workspace_id: WorkspaceId) -> str | None:
+        """What tells this volume from one that is made later under the same name."""
+        try:
+            found = await self.engine.look(lambda api: api.inspect_volume(volume_name(workspace_id)))
+        except NotThere:
+            return None
+        return f"{found.get('CreatedAt')} {sorted((found.get('Labels') or {}).items())}"
+
     async def _removed(self, container: str) -> None:
         with suppress(ActionFailed):
             await self.containers.remove(container)
 
     async def _directory(self, workspace_id: WorkspaceId) -> Path | None:
         if not await self.engine.compute(lambda: is_local(self.engine.where)):
+            return None
+        info: dict[str, Any] = await self.engine.look(lambda api: api.info())
+        if shutil.which("tar") is None or _maps_users(info):
             return None
         found = await self.engine.look(lambda api: api.inspect_volume(volume_name(workspace_id)))
         if found.get("Driver") != "local" or found.get("Options"):
@@ -134,7 +163,9 @@ class DockerSink:
 
     async def extract(self, tar: Iterable[bytes]) -> None:
         # At the root, not at the home: the engine refuses links that point above the directory it extracts to.
-        await self.engine.transfer(lambda api: api.put_archive(self.container, "/", tar))
+        # As an iterator, because a list would be taken for the fields of a form.
+        stream = iter(tar)
+        await self.engine.transfer(lambda api: api.put_archive(self.container, "/", stream))
 
 
 def is_local(where: str) -> bool:
@@ -150,6 +181,11 @@ def is_local(where: str) -> bool:
         return Path(f"/proc/{process}/comm").read_text().strip() in {"dockerd", "systemd"}
     except OSError:
         return False
+
+
+def _maps_users(info: dict[str, Any]) -> bool:
+    """Whether the owners on disk are other numbers than those that the engine takes and gives."""
+    return any(option.startswith(("name=userns", "name=rootless")) for option in info.get("SecurityOptions") or [])
 
 
 def _readable(directory: Path) -> Path | None:

@@ -36,6 +36,10 @@ class DockerRuntime:
         self._starting = Starting(self._containers, self._volumes, Images(self._engine), self._network, config)
         self._watches: WeakSet[DockerWatch] = WeakSet()
 
+    @property
+    def where(self) -> str:
+        return self._engine.where
+
     async def ping(self) -> EngineInfo:
         return await self._engine.info()
 

@@ -65,10 +65,6 @@ class NameTaken(Exception):
     """The owner has another workspace of this name that is not deleted."""
 
 
-class BeingDeleted(Exception):
-    """desired_state can't be taken back once a deletion was asked for."""
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far the operation under way has come."""
@@ -192,10 +188,6 @@ class Catalog:
                 return _entry(_found(await connection.fetchrow(_GET, workspace_id, owner)))
         except asyncpg.UniqueViolationError as error:
             raise _name_taken(error) from error
-        except asyncpg.CheckViolationError as error:
-            if error.constraint_name == "deleted_is_desired":
-                raise BeingDeleted from error
-            raise
 
     async def operations(
         self, workspace_id: WorkspaceId, owner: UserId, *, limit: int, offset: int

@@ -1,5 +1,6 @@
 """Connections. JSON columns are Python objects on this side; a server that is away is DatabaseUnavailable."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,13 +18,15 @@ _AWAY = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
+    # asyncpg loses track of a connection whose server dies in the middle of an answer.
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.QueryCanceledError,
+    # Stopping, starting, too slow; out of connections, memory or disk; a deadlock. None of them is the caller's fault.
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.TransactionRollbackError,
 )
+_CLOSE_SECONDS = 2.0
 _REFUSED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError, ValueError)
 
 
@@ -62,7 +65,12 @@ class Database:
                 yield connection
 
     async def close(self) -> None:
-        await self.pool.close()
+        """A server that does not answer must not hold up the end."""
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self.pool.close()
+        except TimeoutError:
+            self.pool.terminate()
 
 
 async def open_database(url: str, *, max_size: int = 10) -> Database:

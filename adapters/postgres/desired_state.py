@@ -26,6 +26,7 @@ class Refusal(StrEnum):
     OPERATION_RUNNING = "operation_running"
     IN_ERROR = "in_error"
     NOT_IN_ERROR = "not_in_error"
+    DELETING = "deleting"
     USER_LIMIT = "limit_per_user"
     GLOBAL_LIMIT = "limit_global"
 
@@ -58,6 +59,8 @@ class DesiredStates:
         if desired is DesiredState.RUNNING:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _LIMITS_LOCK)
         ws = await self._locked(connection, workspace_id, owner)
+        if ws.deleted_at is not None:
+            raise Refused(Refusal.DELETING)
         if ws.desired_state is desired and desired is not DesiredState.RUNNING:
             return ws
         if ws.desired_state is desired:

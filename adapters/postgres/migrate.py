@@ -1,5 +1,6 @@
 """Forward-only migrations: numbered SQL files, each in its own transaction, one process at a time."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
@@ -46,7 +47,8 @@ async def migrate(url: str, *, up_to: int | None = None) -> list[str]:
         with translated():
             return await _apply(connection, up_to)
     finally:
-        await connection.close(timeout=_CLOSE_SECONDS)
+        with suppress(Exception):
+            await connection.close(timeout=_CLOSE_SECONDS)
 
 
 async def _apply(connection: Connection, up_to: int | None) -> list[str]:

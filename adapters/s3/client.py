@@ -9,6 +9,7 @@ import aioboto3
 import aiohttp
 from aiobotocore.config import AioConfig
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.handlers import add_expect_header
 
 from domain.errors import ActionFailed, Unreachable
 
@@ -52,6 +53,8 @@ async def open_client(config: S3Config) -> AsyncIterator["S3Client"]:
             max_pool_connections=64,
         ),
     ) as client:
+        # While it waits to be told to go on, a request has no timeout: a store that is silent would hang it forever.
+        client.meta.events.unregister("before-call.s3", add_expect_header)
         yield client
 
 

@@ -79,10 +79,12 @@ class S3ArchiveStore:
                     if position and answer["ResponseMetadata"]["HTTPStatusCode"] != 206:
                         raise ActionFailed(f"the object store does not go on where a connection broke ({key})")
                     tag = answer["ETag"]
-                    async for chunk in answer["Body"].iter_chunks(_CHUNK):
-                        position += len(chunk)
-                        failures = 0
-                        yield chunk
+                    # Whoever stops in the middle gives the connection back, too: there are not many.
+                    async with answer["Body"] as body:
+                        while chunk := await body.content.read(_CHUNK):
+                            position += len(chunk)
+                            failures = 0
+                            yield chunk
             except NotStored as error:
                 raise DataLost(f"the archive is gone: {error}") from error
             except Unreachable:

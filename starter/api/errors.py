@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from adapters.postgres.accounts import LastAdmin, UsernameTaken, UserNotFound
-from adapters.postgres.catalog import BeingDeleted, NameTaken
+from adapters.postgres.catalog import NameTaken
 from adapters.postgres.database import DatabaseUnavailable
 from adapters.postgres.desired_state import Refusal, Refused
 from adapters.postgres.idempotency import IdempotencyMismatch
@@ -96,6 +96,8 @@ def _refused(error: Refused) -> ApiError:
             return ApiError(409, error.refusal, "The workspace is in ERROR: recover it first.")
         case Refusal.NOT_IN_ERROR:
             return ApiError(409, error.refusal, "The workspace is not in ERROR: there is nothing to recover from.")
+        case Refusal.DELETING:
+            return ApiError(409, "deleting", "The workspace is being deleted; this can't be taken back.")
         case Refusal.USER_LIMIT:
             message = f"At most {error.limit} of your workspaces can be RUNNING at once: put one to STANDBY first."
             return ApiError(429, error.refusal, message, retry_after=_LIMIT_RETRY_AFTER)
@@ -119,7 +121,6 @@ _TRANSLATIONS: dict[type[Exception], Any] = {
     NameTaken: lambda _: ApiError(409, "name_taken", "You have another workspace of this name."),
     UsernameTaken: lambda _: ApiError(409, "username_taken", "There is another user of this name."),
     LastAdmin: lambda _: ApiError(409, "last_admin", "This is the last admin: make another user admin first."),
-    BeingDeleted: lambda _: ApiError(409, "deleting", "The workspace is being deleted; this can't be taken back."),
     IdempotencyMismatch: lambda _: ApiError(
         422, "idempotency_mismatch", "This Idempotency-Key was used for another request: take a new one."
     ),

@@ -16,7 +16,7 @@ from adapters.postgres.database import DatabaseUnavailable
 from domain.model import WorkspaceId
 from starter.api.authentication import Current
 from starter.api.dependencies import Deps
-from starter.api.errors import ApiError
+from starter.api.errors import ApiError, answers
 from starter.api.hub import Hub, Screen
 from starter.api.workspace_body import WorkspaceBody
 
@@ -37,9 +37,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 @router.get(
     "/events",
     response_class=Response,
-    responses={
-        200: {"content": {"text/event-stream": {}}, "description": "Server-sent events, until the client leaves."}
-    },
+    responses={**_RESPONSES, **answers(401)},
 )
 async def events(request: Request, deps: Deps, caller: Current) -> Response:
     """`workspace_updated` (the whole workspace), `workspace_deleted`, `workspace_progress`, `heartbeat`.

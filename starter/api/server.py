@@ -15,14 +15,15 @@ import uvicorn
 from redis.asyncio import Redis
 from temporalio.client import Client
 
-from adapters.postgres.database import Database, open_database
-from adapters.postgres.migrate import migrate
+from adapters.postgres.database import Database, DatabaseUnavailable, open_database
 from adapters.redis.events import EventBus
 from settings import Settings, SettingsError, required
 from starter.api.app import create_app
 from starter.api.dependencies import ApiConfig, Check, Dependencies, assemble
+from starter.api.forwarded import TrustedProxies
 from starter.api.logins import ensure_admin
 from starter.api.passwords import Passwords
+from starter.patience import Patience, Stopped, address_of
 from workflows.client import TemporalAddress, Waker, connect
 
 log = structlog.get_logger()
@@ -49,9 +50,18 @@ async def run_api(settings: Settings) -> None:
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
     required(settings, "database_url", "temporal_address")
+    try:
+        await _serve(settings, stop, Patience(stop))
+    except Stopped:
+        log.info("api_stopped_before_it_listened")
+
+
+async def _serve(settings: Settings, stop: asyncio.Event, patience: Patience) -> None:
+    await patience.migrated(settings.database_url or "")
     async with opened(settings) as deps:
-        if settings.codehub_admin_password is not None:
-            await ensure_admin(deps.accounts, deps.passwords, settings.codehub_admin_password.get_secret_value())
+        await patience.until_there(
+            "PostgreSQL", address_of(settings.database_url or ""), lambda: _admin(settings, deps), DatabaseUnavailable
+        )
         listener = listen(settings.codehub_host, settings.codehub_port)
         letting_go = asyncio.create_task(_let_go(deps, stop))
         try:
@@ -63,10 +73,8 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Dependencies]:
     """What the routes work with. Temporal is reached for by the first wake: reads work while it is away."""
-    url = settings.database_url or ""
-    await migrate(url)
     async with AsyncExitStack() as stack:
-        database = await open_database(url, max_size=settings.database_pool_size)
+        database = await open_database(settings.database_url or "", max_size=settings.database_pool_size)
         stack.push_async_callback(_close, database)
         passwords = Passwords()
         stack.callback(passwords.close)
@@ -123,6 +131,11 @@ class _Server(uvicorn.Server):
         yield
 
 
+async def _admin(settings: Settings, deps: Dependencies) -> None:
+    if settings.codehub_admin_password is not None:
+        await ensure_admin(deps.accounts, deps.passwords, settings.codehub_admin_password.get_secret_value())
+
+
 async def _close(database: Database) -> None:
     """A server that does not answer must not hold up the end."""
     try:
@@ -175,4 +188,5 @@ def _config(settings: Settings) -> ApiConfig:
         session_ttl=timedelta(seconds=settings.session_ttl_seconds),
         limits=settings.limits,
         ttl=settings.ttl,
+        trusted_proxies=TrustedProxies.parse(settings.trusted_proxies),
     )

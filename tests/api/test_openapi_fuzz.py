@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import ignored_auth
@@ -17,7 +17,7 @@ KEYS = itertools.count()
 
 
 async def _calls(api: Api, admin: Person, count: int) -> int:
-    """About `count` of them, spread over every operation, right and wrong ones, on objects that are there or not."""
+    """At least `count` of them, over every operation, right and wrong ones, on objects that are there or not."""
     document = (await api("GET", "/api/openapi.json")).json
     token = (await admin("POST", "/api/v1/tokens", {"name": "fuzz"})).json["token"]
     user = await api.person("target")
@@ -25,28 +25,40 @@ async def _calls(api: Api, admin: Person, count: int) -> int:
     # Who may do what is for test_ownership; here everything is allowed.
     schema.config.generation.update(with_security_parameters=False)
     found: Any = schema.get_all_operations()
-    operations = [result.ok() for result in found]
+    # A stream of events has no end to wait for.
+    operations = [one for one in (result.ok() for result in found) if one.path != "/api/v1/events"]
     made = 0
-    for operation in operations:
-        headers = {"Authorization": f"Bearer {token}"}
-        if (operation.method, operation.path) == ("post", "/api/v1/tokens"):
-            headers = {"Cookie": f"session={admin.secret}"}
-        ids = {"workspace_id": await admin.workspace(f"for {operation.label}"), "user_id": user.id}
-        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
-            made += await asyncio.to_thread(
-                _fuzz, operation, mode, api.url, headers, ids, max(1, count // len(operations) // 2)
-            )
-    return made
+    for turn in itertools.count():
+        for operation in operations:
+            headers = {"Authorization": f"Bearer {token}"}
+            if (operation.method, operation.path) == ("post", "/api/v1/tokens"):
+                headers = {"Cookie": f"session={admin.secret}"}
+            ids = {"workspace_id": await admin.workspace(f"{turn} {operation.label}"), "user_id": user.id}
+            for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+                made += await asyncio.to_thread(
+                    _fuzz, turn, operation, mode, api.url, headers, ids, max(1, count // len(operations) // 2)
+                )
+        if made >= count:
+            return made
+    raise AssertionError
 
 
-def _fuzz(operation: Any, mode: GenerationMode, url: str, headers: dict[str, str], ids: dict[str, str], n: int) -> int:
+def _fuzz(
+    turn: int,
+    operation: Any,
+    mode: GenerationMode,
+    url: str,
+    headers: dict[str, str],
+    ids: dict[str, str],
+    examples: int,
+) -> int:
     made = 0
 
+    @seed(turn)
     @settings(
-        max_examples=n,
+        max_examples=examples,
         deadline=None,
         database=None,
-        derandomize=True,
         suppress_health_check=list(HealthCheck),
     )
     @given(case=operation.as_strategy(generation_mode=mode), real=st.booleans())
@@ -71,11 +83,11 @@ def _fuzz(operation: Any, mode: GenerationMode, url: str, headers: dict[str, str
 
 async def test_generated_calls(api: Api, admin: Person) -> None:
     """A short count of PROMISE 31."""
-    assert await _calls(api, admin, 500) > 300
+    assert await _calls(api, admin, 400) >= 400
 
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 async def test_twenty_thousand_generated_calls(api: Api, admin: Person) -> None:
     """PROMISE 31 at full count."""
-    assert await _calls(api, admin, 26_000) >= 20_000
+    assert await _calls(api, admin, 20_000) >= 20_000
