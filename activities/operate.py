@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from activities.attempt import Actuator, Attempt, Superseded
 from activities.reconcile import Reconciler
 from adapters.postgres.database import DatabaseUnavailable
-from domain.errors import MAX_RETRIES, ActionFailed, Unreachable, is_terminal, reason_of
+from domain.errors import MAX_RETRIES, ActionFailed, Unreachable, WorkspaceError, is_terminal, reason_of
 from domain.model import Operation
 from workflows.messages import OperateInput, Step, StepKind
 
@@ -75,10 +75,16 @@ class Operator:
         ws = await self.reconciler.store.load(request.workspace_id)
         if number is None or ws is None or ws.op_id != request.op_id:
             return await self.reconciler.step(request.workspace_id)
-        await self._act(operation, Attempt(ws, request.op_id, number))
-        step = await self.reconciler.step(request.workspace_id)
-        if step.kind is StepKind.RUN and step.op_id == request.op_id:
-            raise ActionFailed(f"{operation} returned, but what was observed does not show it complete")
+        try:
+            await self._act(operation, Attempt(ws, request.op_id, number))
+            step = await self.reconciler.step(request.workspace_id)
+            if step.kind is StepKind.RUN and step.op_id == request.op_id:
+                raise ActionFailed(f"{operation} returned, but what was observed does not show it complete")
+        except WorkspaceError as error:
+            # A later attempt cuts off the one before it: what that one then fails with is no error of the workspace.
+            if not await self.reconciler.store.is_current(request.op_id, number):
+                raise Superseded(f"attempt {number} of {request.op_id} was superseded ({error})") from error
+            raise
         return step
 
     async def _act(self, operation: Operation, attempt: Attempt) -> None:

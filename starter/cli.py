@@ -1,88 +1,92 @@
-"""The `codehub` command."""
+"""The `codehub` command: registers what is in `starter.commands`."""
 
-import asyncio
-import os
+import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
-from typing import Annotated
 
 import typer
 
-from settings import Settings, SettingsError, load_settings
+from starter.commands.account import login, logout
+from starter.commands.browser import open_
+from starter.commands.collecting import gc
+from starter.commands.creating import create, rename, set_
+from starter.commands.doctor import doctor
+from starter.commands.failure import EXIT_CODES, CommandFailed, Exit
+from starter.commands.grouped import Grouped
+from starter.commands.history import explain, log
+from starter.commands.listing import ls, show
+from starter.commands.live import events
+from starter.commands.processes import api, migrate, up, worker
+from starter.commands.removing import rm
+from starter.commands.steering import archive, recover, start, stop
+from starter.commands.verifying import verify
 
 app = typer.Typer(
-    help="Workspaces that follow a declared state: RUNNING, STANDBY, ARCHIVED.",
+    cls=Grouped,
+    help="""Workspaces that follow a declared state: RUNNING, STANDBY, ARCHIVED.
+
+    \b
+    The first minutes:
+      codehub up                     the whole system, here
+      codehub login                  in another terminal
+      codehub create demo --wait
+      codehub open demo
+    """,
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
+COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+    "Workspaces": {
+        "ls": ls,
+        "create": create,
+        "open": open_,
+        "start": start,
+        "stop": stop,
+        "archive": archive,
+        "rm": rm,
+        "recover": recover,
+        "show": show,
+        "explain": explain,
+        "log": log,
+        "events": events,
+        "rename": rename,
+        "set": set_,
+    },
+    "Account": {"login": login, "logout": logout},
+    "Running codehub": {"up": up, "worker": worker, "api": api, "migrate": migrate},
+    "Looking after it": {"doctor": doctor, "gc": gc, "verify": verify},
+}
 
-@app.command()
-def up() -> None:
-    """Run the whole system here, in the foreground, until Ctrl-C. Services that no URL names are embedded."""
-    from starter.up import run
-
-    _guarded(run)
-
-
-@app.command()
-def worker(
-    node: Annotated[str, typer.Option(help="Name of the Docker host that this worker serves.")] = "local",
-) -> None:
-    """Run a worker: workflows, operations, and the coordinator if it is elected."""
-    from starter.logs import configure_logs
-    from worker import run_worker
-
-    def run(settings: Settings) -> None:
-        configure_logs(settings)
-        asyncio.run(run_worker(settings, node))
-
-    _guarded(run)
-
-
-@app.command()
-def api() -> None:
-    """Run the API."""
-    from starter.api.server import run_api
-    from starter.logs import configure_logs
-
-    def run(settings: Settings) -> None:
-        configure_logs(settings)
-        asyncio.run(run_api(settings))
-
-    _guarded(run)
-
-
-@app.command()
-def migrate() -> None:
-    """Bring the database's schema to this version. Safe while others run."""
-    from adapters.postgres.migrate import migrate as apply
-    from settings import required
-
-    def run(settings: Settings) -> None:
-        required(settings, "database_url")
-        done = asyncio.run(apply(settings.database_url or ""))
-        typer.echo("\n".join(done) if done else "The schema is up to date.")
-
-    _guarded(run)
-
-
-def _guarded(command: Callable[[Settings], None]) -> None:
-    """Errors that a person can do something about are one line, without a traceback."""
-    from adapters.postgres.database import DatabaseUnavailable
-    from adapters.postgres.migrate import MigrationError
-    from starter.embedded.errors import EmbeddedError
-
-    try:
-        command(load_settings(os.environ))
-    except (SettingsError, EmbeddedError, MigrationError, DatabaseUnavailable) as error:
-        typer.echo(f"codehub: {error}", err=True)
-        sys.exit(1)
+for heading, commands in COMMANDS.items():
+    for name, command in commands.items():
+        app.command(name, rich_help_panel=heading)(command)
 
 
 def main() -> None:
-    app()
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that can't show a sign gets another one, not a traceback.
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    try:
+        app()
+    except CommandFailed as error:
+        typer.echo(json.dumps(error.body) if error.as_json else _wrapped(f"codehub: {error.message}"), err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        # A second Ctrl-C, while the first one was being obeyed.
+        sys.exit(Exit.INTERRUPTED)
+
+
+def _wrapped(text: str) -> str:
+    """At the words, on a terminal; a program gets one line."""
+    if not sys.stderr.isatty():
+        return text
+    return textwrap.fill(text, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
 
 
 if __name__ == "__main__":

@@ -1,41 +1,86 @@
 """`codehub up`: the whole system in the foreground, until Ctrl-C."""
 
 import asyncio
+import contextlib
+import errno
+import logging
 import os
 import secrets
+import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
+import structlog
 from rich.console import Console
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 
 from settings import Settings
+from starter.commands.running_stack import publish, withdraw
 from starter.embedded.child import Child
 from starter.embedded.errors import EmbeddedError
-from starter.embedded.progress import ConsoleProgress
+from starter.embedded.lock import DataLock
+from starter.embedded.progress import ConsoleProgress, Progress
 from starter.embedded.stack import Stack, StackConfig, until_signal
+from starter.ide.image import ensure_image
 from workflows.client import TemporalAddress, connect
 from workflows.messages import SEARCH_ATTRIBUTES, TASK_QUEUE
 
 PASSWORD_FILE = "admin-password"  # noqa: S105 - a file's name
+# All is to be over within ten seconds, and the services want to stop after the worker.
+DRAIN_SECONDS = "3"
+# Stopped before these, so that what is under way can still be finished or put down.
+SERVICES = ("postgres", "valkey", "seaweed", "temporal", "dockerd")
 
 
 async def up(settings: Settings) -> None:
     console = Console()
+    _log_warnings(console)
+    check_port(settings)
     progress = ConsoleProgress(console)
     with until_signal():
         async with Stack(_config(settings), progress) as stack:
             password = admin_password(settings, stack.data)
             env = _environment(settings, stack, password)
-            await stack.add(_worker(settings, env))
-            await stack.add(_api(settings, env))
+            _, missing = await asyncio.gather(
+                stack.add(_worker(settings, env), _api(settings, env)), _image(settings, stack, progress)
+            )
             progress.close()
-            _tell(console, settings, stack, password)
-            await stack.forever()
-    console.print("Stopped. Everything is kept; `make up` goes on from here.")
+            with _published(settings, stack, env):
+                _tell(console, settings, stack, password)
+                if missing:
+                    console.print(f"\n  {missing}", highlight=False, markup=False, style="yellow")
+                await stack.forever()
+    console.print("\n  Stopped. Everything is kept: start it again and it goes on from here.", highlight=False)
+
+
+async def _image(settings: Settings, stack: Stack, progress: Progress) -> str | None:
+    """The image of new workspaces. What is wrong with it is said, but it is no reason to stay down."""
+    try:
+        await ensure_image(stack.env["DOCKER_HOST"], settings.workspace_image, progress)
+    except EmbeddedError as error:
+        return f"New workspaces have no image yet: {error} Name another one in WORKSPACE_IMAGE, or per workspace."
+    return None
+
+
+def check_port(settings: Settings) -> None:
+    """Before anything is started, which takes its time. The usual holder is another `up` of the same data."""
+    host, port = settings.codehub_host, settings.codehub_port
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        if (settings.codehub_data / "lock").exists():
+            # Says who it is.
+            with DataLock(settings.codehub_data.resolve()):
+                pass
+        advice = "stop what uses it, or name another port in CODEHUB_PORT"
+        if error.errno not in {errno.EADDRINUSE, errno.EACCES}:
+            advice = "name an address of this machine in CODEHUB_HOST"
+        raise EmbeddedError(f"Can't listen on port {port} of {host} ({error.strerror}): {advice}.") from error
 
 
 def admin_password(settings: Settings, data: Path) -> str:
@@ -71,6 +116,7 @@ def _config(settings: Settings) -> StackConfig:
 
 def _environment(settings: Settings, stack: Stack, password: str) -> dict[str, str]:
     env = {**os.environ, **stack.env, "CODEHUB_ADMIN_PASSWORD": password, "PYTHONUNBUFFERED": "1"}
+    env["WORKER_DRAIN_SECONDS"] = os.environ.get("WORKER_DRAIN_SECONDS") or DRAIN_SECONDS
     if stack.temporal_ui_url and not settings.temporal_ui_url:
         env["TEMPORAL_UI_URL"] = stack.temporal_ui_url
     return env
@@ -89,7 +135,7 @@ def _worker(settings: Settings, env: dict[str, str]) -> Child:
         if not described.pollers:
             raise ConnectionError("no worker polls yet")
 
-    return _child("worker", env, ready, settings.worker_drain_seconds)
+    return _child("worker", env, ready, float(env["WORKER_DRAIN_SECONDS"]) + 1)
 
 
 def _api(settings: Settings, env: dict[str, str]) -> Child:
@@ -109,6 +155,7 @@ def _child(name: str, env: dict[str, str], ready: object, patience: float) -> Ch
         ready=ready,  # type: ignore[arg-type]
         ready_within=60,
         stop_patience=patience,
+        after=SERVICES,
     )
 
 
@@ -117,14 +164,60 @@ def _url(settings: Settings) -> str:
     return f"http://{host}:{settings.codehub_port}"
 
 
+@contextlib.contextmanager
+def _published(settings: Settings, stack: Stack, env: dict[str, str]) -> Iterator[None]:
+    """Where everything is, for the operator's commands. They don't need the password of a person."""
+    names = {name.upper() for name in Settings.model_fields} - {"CODEHUB_ADMIN_PASSWORD", "CODEHUB_DATA"}
+    told = {name: env[name] for name in sorted(names) if env.get(name)}
+    told |= {"CODEHUB_HOST": settings.codehub_host, "CODEHUB_PORT": str(settings.codehub_port)}
+    publish(stack.data, told)
+    try:
+        yield
+    finally:
+        withdraw(stack.data)
+
+
+def _log_warnings(console: Console) -> None:
+    """Above the progress display, not through it; what goes well shows there already."""
+
+    def line(_logger: object, level: str, event: structlog.typing.EventDict) -> str:
+        name = str(event.pop("event")).replace("_", " ")
+        details = ", ".join(f"{key}: {value}" for key, value in event.items())
+        return f"{level}: {name} ({details})" if details else f"{level}: {name}"
+
+    structlog.configure(
+        processors=[line],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=lambda *_: _Printed(console),
+    )
+
+
+class _Printed:
+    """A logger whose lines go to the console."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def msg(self, message: str) -> None:
+        self._console.print(message, markup=False, highlight=False, soft_wrap=True, style="yellow")
+
+    debug = info = warning = error = critical = exception = msg
+
+
 def _tell(console: Console, settings: Settings, stack: Stack, password: str) -> None:
+    url = _url(settings)
     ui = settings.temporal_ui_url or stack.temporal_ui_url
-    console.print()
-    console.print(f"  codehub is ready   {_url(settings)}", highlight=False)
-    console.print(f"  log in as          admin / {password}", highlight=False, markup=False)
-    if ui:
-        console.print(f"  Temporal UI        {ui}", highlight=False)
-    console.print(f"  data and logs      {stack.data}", highlight=False, markup=False)
+    lines = [
+        ("dashboard", url),
+        ("log in as", f"admin / {password}"),
+        ("Temporal UI", ui),
+        ("data and logs", str(stack.data)),
+        ("command line", f"codehub login --url {url} --username admin"),
+    ]
+    console.print("\n  [bold green]codehub is ready[/]\n", highlight=False)
+    for name, value in lines:
+        if value:
+            console.print(f"  {name:<14} {value}", highlight=False, markup=False, soft_wrap=True)
     console.print("\n  Ctrl-C stops everything; nothing is lost.", highlight=False)
 
 

@@ -42,15 +42,13 @@ class Command:
         try:
             code = await asyncio.wait_for(process.wait(), self.within)
         except TimeoutError:
-            raise EmbeddedError(f"{self.argv[0]} took longer than {self.within:.0f} s: see {log}") from None
+            raise EmbeddedError(f"{self.name} took longer than {self.within:.0f} s: see {log}") from None
         finally:
             if told:
                 told.cancel()
             await (process.stop(self.patience) if self.patience else process.kill())
         if code != 0:
-            raise EmbeddedError(
-                f"{Path(self.argv[0]).name} failed with exit code {code}: {_complaint(log)} (see {log})"
-            )
+            raise EmbeddedError(f"{self.name} failed with exit code {code}: {_complaint(log)} (see {log})")
 
     def _child(self) -> Child:
         program = find(self.argv[0])

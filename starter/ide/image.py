@@ -98,11 +98,11 @@ class _Maker:
         try:
             async with alone(self._cache, self._step):
                 await self._make(build=build)
-        except EmbeddedError as error:
+        except (EmbeddedError, EngineRefused) as error:
             if present is None:
                 raise
             # Workspaces run well on the one of the former recipe.
-            log.warning("ide_image_outdated", reference=self._reference, error=error.message)
+            log.warning("ide_image_outdated", reference=self._reference, error=str(error))
             return False
         await self._engine.tag(self._recipe.reference, self._reference)
         return True

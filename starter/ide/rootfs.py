@@ -1,7 +1,9 @@
 """The root filesystem, from Debian's packages. What leads to them is this machine's own, and stays on it."""
 
 import asyncio
+import contextlib
 import os
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,11 +64,16 @@ def public_sources(suite: str) -> list[Source]:
 
 async def make_rootfs(recipe: Recipe, target: Path, work: Path, folders: Folders, tell: Callable[[str], None]) -> None:
     """Write it to `target` as a tar. `work` is a directory of our own for what is in between."""
-    await _install_tool(folders, tell)
+    apt = _Apt(folders, tell)
+    if not (find("mmdebstrap") and _is_there(KEYRING)):
+        await apt.install("mmdebstrap", KEYRING.stem)
     tell("looking for package mirrors")
-    sources = await machine_sources(recipe.suite) or public_sources(recipe.suite)
+    sources = await machine_sources(recipe.suite)
+    if not sources and recipe.suite == machine_suite() and await apt.update():
+        # Which archive a mirror holds is told by its lists, and a fresh machine has none.
+        sources = await machine_sources(recipe.suite)
     listed, options, public = work / "sources.list", work / "apt.conf", work / "public.list"
-    listed.write_text("".join(f"{source}\n" for source in sources))
+    listed.write_text("".join(f"{source}\n" for source in sources or public_sources(recipe.suite)))
     options.write_text(await _transport() + 'Acquire::Languages "none";\n')
     public.write_text("".join(f"{source}\n" for source in public_sources(recipe.suite)))
     temporary = work / "tmp"
@@ -81,6 +88,7 @@ async def make_rootfs(recipe: Recipe, target: Path, work: Path, folders: Folders
     await Command(
         name="ide-debian",
         argv=(
+            *_namespaces(),
             "mmdebstrap",
             "--variant=minbase",
             f"--architectures={recipe.architecture}",
@@ -146,20 +154,52 @@ async def _transport() -> str:
     return "".join(f"{line}\n" for line in dumped.splitlines() if line.startswith(wanted))
 
 
-async def _install_tool(folders: Folders, tell: Callable[[str], None]) -> None:
-    if find("mmdebstrap") and _is_there(KEYRING):
-        return
-    if os.geteuid() != 0 or find("apt-get") is None:
-        raise EmbeddedError(f"mmdebstrap and debian-archive-keyring are missing here: {ADVICE}.")
-    env = {"DEBIAN_FRONTEND": "noninteractive"}
-    # Another apt may be at work on a fresh machine: wait for it.
-    apt = ("apt-get", "-o", "DPkg::Lock::Timeout=300")
-    tell("reading the package lists")
-    await Command(name="ide-apt", argv=(*apt, "update"), env=env, within=SECONDS, patience=60).run(folders)
-    tell("installing mmdebstrap")
-    install = (*apt, "install", "-y", "--no-install-recommends", "mmdebstrap", "debian-archive-keyring")
-    # Not cut off: dpkg finishes the package it is at, and the system stays in order.
-    await Command(name="ide-apt", argv=install, env=env, within=SECONDS, patience=60).run(folders)
+class _Apt:
+    """The machine's own. Never cut off: dpkg finishes the package it is at, and the system stays in order."""
+
+    def __init__(self, folders: Folders, tell: Callable[[str], None]) -> None:
+        self._folders = folders
+        self._tell = tell
+
+    async def install(self, *packages: str) -> None:
+        if not self._usable():
+            raise EmbeddedError(f"{' and '.join(packages)} are missing here: {ADVICE}.")
+        await self.update()
+        self._tell(f"installing {' and '.join(packages)}")
+        await self._run("install", "-y", "--no-install-recommends", *packages)
+
+    async def update(self) -> bool:
+        """Whether it did. What can't be reached matters only if something is needed from there."""
+        if not self._usable():
+            return False
+        self._tell("reading the package lists")
+        with contextlib.suppress(EmbeddedError):
+            await self._run("update")
+        return True
+
+    @staticmethod
+    def _usable() -> bool:
+        return os.geteuid() == 0 and find("apt-get") is not None
+
+    async def _run(self, *arguments: str) -> None:
+        await Command(
+            name="ide-apt",
+            # Another apt may be at work on a fresh machine: wait for it.
+            argv=("apt-get", "-o", "DPkg::Lock::Timeout=300", *arguments),
+            env={"DEBIAN_FRONTEND": "noninteractive"},
+            within=SECONDS,
+            patience=60,
+        ).run(self._folders)
+
+
+def _namespaces() -> tuple[str, ...]:
+    """As root, mmdebstrap mounts things in its filesystem for all to see, and its helpers outlive it when it is killed.
+
+    In namespaces of its own, mounts and helpers are gone with it, however it ends. As another user it makes its own.
+    """
+    if os.geteuid() != 0:
+        return ()
+    return ("unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 def _is_there(path: Path) -> bool:
@@ -167,12 +207,11 @@ def _is_there(path: Path) -> bool:
 
 
 async def _output(*argv: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        env={**os.environ, "PATH": SEARCHED, "LC_ALL": "C"},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    output, _ = await process.communicate()
-    return output.decode(errors="replace")
+    """Of a command that takes no time. Not asyncio's: one that is cancelled would leave the command to itself."""
+
+    def run() -> str:
+        env = {**os.environ, "PATH": SEARCHED, "LC_ALL": "C"}
+        done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        return done.stdout.decode(errors="replace")
+
+    return await asyncio.to_thread(run)

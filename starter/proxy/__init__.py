@@ -1,7 +1,8 @@
-"""The way into a workspace: `/w/{id}/…` for HTTP and WebSocket (SPEC 8, 13). It stands in front of the API, on one port.
+"""The way into a workspace: `/w/{id}/…` for HTTP and WebSocket (SPEC 8, 13), in front of the API and on its port.
 
-door       the client's connection: ours, or handed to uvicorn            wire   heads and bodies, strictly read
-exchange   one request and its answer          tunnel   a WebSocket       upstream   connections to workspaces
-decide     what a request gets, from (user, workspace, kind of request): pure
-directory, identities   what is known for a moment, so that no request costs a query
+- `door`: a client's connection; requests for workspaces are ours, all others go to uvicorn
+- `exchange`: one request, let through or answered; `relay`: its bytes both ways; `tunnel`: a WebSocket's
+- `decide`: what a request gets, from (user, workspace, kind of request); pure
+- `head`, `body`, `frames`: what is read off the wire; `headers`, `cookies`: what is changed on the way
+- `directory`, `identities`: what is known for a moment, so that no request costs a query
 """

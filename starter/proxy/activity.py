@@ -1,4 +1,4 @@
-"""Activity (SPEC 8): memory, then every 30 s Redis. What Redis could not take is kept and sent with the next flush."""
+"""Activity (SPEC 8): memory, then every 30 s Redis. What Redis could not take is kept and sent with the next report."""
 
 import asyncio
 import time
@@ -18,13 +18,26 @@ log = structlog.get_logger()
 
 KIND_KEY = "codehub:activity:kind"
 _KIND_SECONDS = 30 * 86400
-_LAST_FLUSH_SECONDS = 2.0
+_LAST_REPORT_SECONDS = 2.0
 
 
 class ActivityKind(StrEnum):
     HTTP = "http"
     TO_WORKSPACE = "ws-in"
     FROM_WORKSPACE = "ws-out"
+
+
+Seen = dict[WorkspaceId, tuple[float, ActivityKind]]
+
+
+class Activity:
+    """What was seen last, of each workspace; since the last report."""
+
+    def __init__(self) -> None:
+        self.seen: Seen = {}
+
+    def saw(self, workspace_id: WorkspaceId, kind: ActivityKind) -> None:
+        self.seen[workspace_id] = (time.time(), kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,41 +62,38 @@ class KindLog:
         except (RedisError, OSError) as error:
             raise RedisUnavailable(f"Redis did not answer: {error}") from error
         text = found.decode() if isinstance(found, bytes) else found
-        return ActivityKind(text) if text in ActivityKind.__members__.values() else None
+        return ActivityKind(text) if text in set(ActivityKind) else None
 
 
-class Activity:
-    def __init__(self, times: ActivityLog, kinds: KindLog, interval: float) -> None:
-        self._times = times
-        self._kinds = kinds
-        self._interval = interval
-        self._seen: dict[WorkspaceId, tuple[float, ActivityKind]] = {}
-
-    def saw(self, workspace_id: WorkspaceId, kind: ActivityKind) -> None:
-        self._seen[workspace_id] = (time.time(), kind)
+class ActivityReport:
+    def __init__(self, activity: Activity, redis: Redis, interval: float) -> None:
+        self.interval = interval
+        self._activity = activity
+        self._times = ActivityLog(redis)
+        self._kinds = KindLog(redis)
 
     async def run(self) -> None:
         """Until it is cancelled, and then once more."""
         try:
             while True:
-                await asyncio.sleep(self._interval)
-                await self.flush()
+                await asyncio.sleep(self.interval)
+                await self.send()
         finally:
             try:
-                async with asyncio.timeout(_LAST_FLUSH_SECONDS):
-                    await self.flush()
+                async with asyncio.timeout(_LAST_REPORT_SECONDS):
+                    await self.send()
             except TimeoutError:
-                log.warning("activity_lost", workspaces=len(self._seen))
+                log.warning("activity_lost", workspaces=len(self._activity.seen))
 
-    async def flush(self) -> None:
-        batch, self._seen = self._seen, {}
+    async def send(self) -> None:
+        batch, self._activity.seen = self._activity.seen, {}
         if not batch:
             return
         try:
             await self._times.record({id_: datetime.fromtimestamp(at, UTC) for id_, (at, _) in batch.items()})
         except BaseException as error:
             # Newer ones, seen meanwhile, stay as they are. Recorded twice is the same as once: later wins.
-            self._seen = batch | self._seen
+            self._activity.seen = batch | self._activity.seen
             if not isinstance(error, RedisUnavailable):
                 raise
             log.warning("activity_kept", workspaces=len(batch), error=str(error))

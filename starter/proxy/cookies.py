@@ -5,22 +5,22 @@ from starter.api.authentication import SECURE_SESSION_COOKIE, SESSION_COOKIE
 OWN_COOKIES = frozenset({SESSION_COOKIE, SECURE_SESSION_COOKIE})
 
 
-def without_own(cookie: bytes) -> bytes:
+def without_own(cookie: bytes, whole: bytes | None = None) -> bytes:
     """A Cookie header's value without ours; what is left is byte-identical. Empty: nothing is left.
 
     It reads names as our own authentication does (parts between semicolons, whatever quotes say, stripped of all that
-    Unicode calls a space), so whatever could log somebody in is found. A copy of the secret under another name goes too.
+    Unicode calls a space), so whatever could log somebody in is found. So is a copy of the secret under another name;
+    `whole` is all that came in headers of this name, where it came in more than one.
     """
-    if b"session" not in cookie:
+    if b"session" not in (whole or cookie):
         return cookie
+    secrets = {value for name, value in map(_name_and_value, (whole or cookie).split(b";")) if name in OWN_COOKIES}
     parts = cookie.split(b";")
-    read = [_name_and_value(part) for part in parts]
-    secrets = {value for name, value in read if name in OWN_COOKIES and value}
-    kept = [
-        part
-        for part, (name, value) in zip(parts, read, strict=True)
-        if name not in OWN_COOKIES and value not in secrets
-    ]
+    kept = []
+    for part in parts:
+        name, value = _name_and_value(part)
+        if name not in OWN_COOKIES and (not value or value not in secrets):
+            kept.append(part)
     if len(kept) == len(parts):
         return cookie
     return b";".join(kept).strip(b" \t") if any(part.strip() for part in kept) else b""

@@ -1,11 +1,11 @@
 """Heads on their way through: what a workspace gets to see of a request, and a browser of the answer."""
 
-from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from starter.api.authentication import TOKEN_PREFIX
-from starter.proxy.body import Chunks, Length
+from starter.proxy.body import Length
+from starter.proxy.client import Client
 from starter.proxy.cookies import below, confined, without_own
 from starter.proxy.head import Fields, RequestHead, ResponseHead
 from starter.proxy.route import Route
@@ -52,21 +52,13 @@ _REWRITTEN = frozenset({b"set-cookie", b"location", b"content-location", b"servi
 _ANSWER_LOOKED_AT = _HOP_BY_HOP | _HOST_WIDE | _REWRITTEN | {b"content-length"}
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
-    """Who asks, as far as it can be believed."""
-
-    address: str
-    scheme: str
-
-
 def request_head(head: RequestHead, route: Route, client: Client) -> bytes:
     """Host stays: a workspace compares it with the Origin of its WebSockets."""
     named = _named(head)
     out = [head.method + b" " + route.target + b" HTTP/1.1"]
     for name, line in head.lines:
         if name in _LOOKED_AT:
-            kept = _filtered(name, line) if name in _FILTERED else None
+            kept = _filtered(name, line, head) if name in _FILTERED else None
             if kept is not None:
                 out.append(kept)
         elif name not in named and not _is_claim(name):
@@ -117,9 +109,7 @@ def chunk(piece: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
-def last_chunk(body: object, trailers: list[bytes]) -> bytes:
-    if not isinstance(body, Chunks) or not trailers:
-        return b"0\r\n\r\n"
+def last_chunk(trailers: list[bytes]) -> bytes:
     return b"0\r\n" + b"".join(line + b"\r\n" for line in trailers) + b"\r\n"
 
 
@@ -135,11 +125,11 @@ def _is_claim(name: bytes) -> bool:
     return name.startswith(b"x-forwarded-")
 
 
-def _filtered(name: bytes, line: bytes) -> bytes | None:
+def _filtered(name: bytes, line: bytes, head: RequestHead) -> bytes | None:
     raw, _, value = line.partition(b":")
     if name == b"authorization":
         return None if _OUR_TOKEN in value else line
-    kept = without_own(value)
+    kept = without_own(value, head.values[name])
     if kept == value:
         return line
     return raw + b": " + kept.strip(b" \t") if kept else None

@@ -126,5 +126,5 @@ def new_operation() -> OperationId:
 
 async def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - the condition is out there
+        while not condition():
             await asyncio.sleep(0.01)

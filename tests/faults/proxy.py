@@ -39,6 +39,8 @@ class FaultProxy:
         self._delay = 0.0
         self._rate: float | None = None
         self._cuts: dict[str, Cut] = {}
+        self._then: Callable[[], None] | None = None
+        self._refusing: asyncio.Future[None] | None = None
         self.connections = 0
         self.cuts = 0
         self.up = 0
@@ -59,7 +61,7 @@ class FaultProxy:
     async def heal(self) -> None:
         """Everything passes again."""
         self._flowing.set()
-        self._delay, self._rate, self._cuts = 0.0, None, {}
+        self._delay, self._rate, self._cuts, self._then = 0.0, None, {}, None
         await self._open()
 
     async def refuse(self) -> None:
@@ -70,6 +72,10 @@ class FaultProxy:
             if self._listen:
                 self._listen.unlink(missing_ok=True)
         await self.cut()
+
+    def refuse_from_now_on(self) -> None:
+        """The same, from where nothing can be awaited."""
+        self._refusing = asyncio.ensure_future(self.refuse())
 
     async def cut(self) -> None:
         """Break every connection; new ones pass."""
@@ -90,7 +96,17 @@ class FaultProxy:
         """Each way of each connection."""
         self._rate = bytes_per_second
 
-    def cut_after(self, *, up: int | None = None, down: int | None = None, times: int = 1, clean: bool = False) -> None:
+    def cut_after(
+        self,
+        *,
+        up: int | None = None,
+        down: int | None = None,
+        times: int = 1,
+        clean: bool = False,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """`then` is called at the first cut: `proxy.refuse_from_now_on`, say."""
+        self._then = then
         if up is not None:
             self._cuts["up"] = Cut(up, times, clean)
         if down is not None:
@@ -159,6 +175,8 @@ class FaultProxy:
                 await writer.drain()
                 if cut and ends:
                     self.cuts += 1
+                    if self._then:
+                        self._then()
                     return not cut.clean
         return False
 

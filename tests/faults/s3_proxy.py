@@ -9,7 +9,7 @@ from typing import Self
 import aiohttp
 from aiohttp import web
 
-_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade", "te"})
+_HOP = frozenset({"connection", "expect", "keep-alive", "transfer-encoding", "upgrade", "te"})
 _CHUNK = 256 * 1024
 
 
@@ -53,6 +53,7 @@ class S3Proxy:
     def __init__(self, endpoint: str) -> None:
         self._upstream = endpoint
         self._faults: list[Fault] = []
+        self._healed = asyncio.Event()
         self._runner: web.ServerRunner | None = None
         self._client: aiohttp.ClientSession | None = None
         self._port = 0
@@ -64,9 +65,9 @@ class S3Proxy:
 
     async def __aenter__(self) -> Self:
         self._client = aiohttp.ClientSession(auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None))
-        self._runner = web.ServerRunner(web.Server(self._handle))
+        self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, shutdown_timeout=0.1)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         self._port = self._runner.addresses[0][1]
         return self
@@ -87,7 +88,7 @@ class S3Proxy:
         code: str = "InternalError",
         after: bool = False,
     ) -> None:
-        """Answer requests of this method whose path and query contain this; -1 times: until `heal`."""
+        """Answer requests of this method whose path and query contain this; -1 times: until `heal`. Status 0: never."""
 
         def match(request: web.BaseRequest) -> bool:
             return request.method.startswith(method) and contains in request.path_qs
@@ -96,6 +97,8 @@ class S3Proxy:
 
     def heal(self) -> None:
         self._faults.clear()
+        self._healed.set()
+        self._healed = asyncio.Event()
 
     def order(self, key: str) -> list[str]:
         """What succeeded on an archive and its .meta, in the order of its ends; repeated ones once."""
@@ -105,6 +108,8 @@ class S3Proxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         began = time.time()
+        if request.headers.get("Expect") and request.transport:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         fault = next((each for each in self._faults if each.times and each.match(request)), None)
         if fault:
             fault.times -= 1
@@ -113,7 +118,9 @@ class S3Proxy:
             else:
                 async for _ in request.content.iter_chunked(_CHUNK):
                     pass
-            return web.Response(status=fault.status, body=_error(fault), content_type="application/xml")
+            if not fault.status:
+                await self._healed.wait()
+            return web.Response(status=fault.status or 503, body=_error(fault), content_type="application/xml")
         return await self._forward(request, began)
 
     async def _forward(self, request: web.BaseRequest, began: float, *, silent: bool = False) -> web.StreamResponse:

@@ -1,5 +1,9 @@
 """Building without a registry: what is left of a build that fails. (The one that succeeds is in conftest.)"""
 
+import asyncio
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +14,20 @@ from starter.embedded.errors import EmbeddedError
 from starter.ide.build import BuiltTar, build, built_file
 from starter.ide.engine import Engine
 from starter.ide.recipe import NODE, Recipe
+from starter.ide.rootfs import machine_suite
+from tests.adapters.docker_world import eventually
 from tests.ide.told import Told
 
 MISSING = "no-such-release"
+BUILDER = """
+import asyncio, pathlib, sys
+from starter.ide.build import build
+from starter.ide.recipe import Recipe
+class Show:
+    def step(self, name, text): print(text, flush=True)
+    def done(self, name, seconds): pass
+asyncio.run(build(Recipe(architecture=sys.argv[1], suite=sys.argv[2]), pathlib.Path(sys.argv[3]), Show()))
+"""
 
 
 @pytest.fixture
@@ -43,6 +58,40 @@ async def test_failed_build(recipe: Recipe, tmp_path: Path) -> None:
 
 
 @pytest.mark.docker
+@pytest.mark.timeout(600)
+async def test_cancelled_build(recipe: Recipe, tmp_path: Path) -> None:
+    """Ctrl-C ends a build at once, with all of its processes and files."""
+    told = Told()
+    building = asyncio.create_task(build(replace(recipe, suite=machine_suite()), tmp_path, told))
+    await eventually(lambda: bool(_processes(tmp_path)), 60)
+    building.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(building, 10)
+    assert not _processes(tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"logs", "run"}
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(600)
+async def test_killed_build(recipe: Recipe, tmp_path: Path) -> None:
+    """One that is killed -9 leaves no process and no mount behind."""
+    arguments = [recipe.architecture, machine_suite(), str(tmp_path)]
+    builder = subprocess.Popen([sys.executable, "-c", BUILDER, *arguments], stdout=subprocess.PIPE, text=True)
+    assert builder.stdout
+    try:
+        with builder.stdout:
+            for line in builder.stdout:
+                if "unpacking the base system" in line:
+                    break
+        assert _processes(tmp_path) - {builder.pid}
+    finally:
+        builder.kill()
+        builder.wait()
+    await eventually(lambda: not _processes(tmp_path), 10)
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
+
+
+@pytest.mark.docker
 async def test_wrong_machine(recipe: Recipe, tmp_path: Path) -> None:
     """An engine of another architecture gets a message, not an image that can't run."""
     (other,) = NODE.keys() - {recipe.architecture}
@@ -56,3 +105,13 @@ async def test_read(tmp_path: Path) -> None:
     file = built_file(Recipe(architecture="amd64", suite="bookworm"), tmp_path)
     file.write_bytes(zstandard.compress(content))
     assert b"".join([chunk async for chunk in BuiltTar(file)]) == content
+
+
+def _processes(folder: Path) -> set[int]:
+    """Those that were started for a build in `folder`."""
+    found = set()
+    for arguments in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if str(folder).encode() in arguments.read_bytes():
+                found.add(int(arguments.parent.name))
+    return found

@@ -1,3 +1,3 @@
-from tests.integration.conftest import archives, docker_runtime
+from tests.archive.fixtures import archives, docker_runtime, s3_config, volumes
 
-__all__ = ["archives", "docker_runtime"]
+__all__ = ["archives", "docker_runtime", "s3_config", "volumes"]

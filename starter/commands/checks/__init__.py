@@ -1,0 +1,1 @@
+"""What `codehub doctor` looks at: one module per dependency, each a stream of findings."""

@@ -1,0 +1,174 @@
+"""How far an operation is: a bar on a terminal, now and then a line elsewhere."""
+
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
+from rich.text import Text
+
+from starter.commands.screen import Workspace, err, note, percent
+from starter.commands.words import size, took
+
+LINE_SECONDS = 5.0
+NOT_BEGUN = "waiting for it to begin"
+
+
+class Display(Protocol):
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, ws: Workspace, told: dict[str, Any] | None) -> None:
+        """`told` is the latest `workspace_progress`; without one, the workspace's own progress has to do."""
+
+    def end(self, *, well: bool) -> None:
+        """Nothing more comes."""
+
+
+def display(*, as_json: bool) -> Display:
+    return Bars() if err().is_terminal and not as_json else Lines()
+
+
+class Lines:
+    """One line when a step begins, and one every few seconds while bytes move."""
+
+    def __init__(self) -> None:
+        self._moving = _Moving("NONE", 0.0)
+        self._told_at = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+    def show(self, ws: Workspace, told: dict[str, Any] | None) -> None:
+        operation, now = ws["operation"], time.monotonic()
+        if operation != self._moving.operation:
+            self._moving, self._told_at = _Moving(operation, now), now
+            if operation != "NONE":
+                note(f"{ws['name']}: {operation}")
+            return
+        moved = self._moving.look(ws, told)
+        if moved and now - self._told_at >= LINE_SECONDS:
+            self._told_at = now
+            note(f"{ws['name']}: {operation}{percent(moved)}, {bytes_moved(moved)}")
+
+    def end(self, *, well: bool) -> None:
+        del well
+
+
+class Bars:
+    """A line for each step: a bar while bytes move, and in the end the time that it took."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            _Mark(),
+            TextColumn("{task.description}", markup=False),
+            _Clock(),
+            _Bar(bar_width=16),
+            TextColumn("{task.fields[moved]}", markup=False),
+            console=err(),
+        )
+        self._task: TaskID | None = None
+        self._moving = _Moving("", 0.0)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def show(self, ws: Workspace, told: dict[str, Any] | None) -> None:
+        operation = ws["operation"]
+        if operation != self._moving.operation or self._task is None:
+            self._finish("[green]✓[/]")
+            self._moving = _Moving(operation, time.monotonic())
+            label = NOT_BEGUN if operation == "NONE" else operation
+            self._task = self._progress.add_task(label, total=None, moved="", mark="")
+        if moved := self._moving.look(ws, told):
+            self._progress.update(
+                self._task, moved=bytes_moved(moved), completed=moved["bytes_done"], total=moved["bytes_total"]
+            )
+
+    def end(self, *, well: bool) -> None:
+        self._finish("[green]✓[/]" if well else "[red]✗[/]")
+
+    def _finish(self, mark: str) -> None:
+        if self._task is None:
+            return
+        if self._moving.operation == "NONE":
+            # It was no step of the workspace's.
+            self._progress.remove_task(self._task)
+        else:
+            moved = size(self._moving.done) if self._moving.done else ""
+            self._progress.update(self._task, total=1, completed=1, mark=mark, moved=moved)
+        self._task = None
+
+
+@dataclass(slots=True)
+class _Moving:
+    """The bytes of one operation. Its pace is the server's word, or what can be seen from here."""
+
+    operation: str
+    began: float
+    first: tuple[float, int] | None = None
+    done: int = 0
+
+    def look(self, ws: Workspace, told: dict[str, Any] | None) -> dict[str, Any] | None:
+        moved: dict[str, Any] | None = told if told and told.get("operation") == self.operation else ws["progress"]
+        if not moved or not moved["bytes_done"]:
+            return None
+        self.done = moved["bytes_done"]
+        if moved.get("bytes_per_second"):
+            return moved
+        return {**moved, **self._pace(moved["bytes_done"], moved["bytes_total"])}
+
+    def _pace(self, done: int, total: int | None) -> dict[str, Any]:
+        now = time.monotonic()
+        if self.first is None or done < self.first[1]:
+            # Less than before: it is another attempt.
+            self.first = (now, done)
+        since, already = self.first
+        if done <= already or now - since < 0.5:
+            return {}
+        rate = (done - already) / (now - since)
+        return {"bytes_per_second": rate, "eta_seconds": max(0.0, (total - done) / rate) if total else None}
+
+
+class _Mark(SpinnerColumn):
+    def render(self, task: Task) -> Any:
+        return Text.from_markup(task.fields["mark"]) if task.finished else super().render(task)
+
+
+class _Bar(BarColumn):
+    """For bytes; what has none is told by its clock."""
+
+    def render(self, task: Task) -> Any:
+        return super().render(task) if task.fields["moved"] and not task.finished else Text("")
+
+
+class _Clock(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        seconds = task.finished_time if task.finished else task.elapsed
+        return Text(took(seconds or 0.0), style="dim")
+
+
+def bytes_moved(moved: dict[str, Any]) -> str:
+    """`12.3 MB of 40.0 MB, 8.1 MB/s, 4.0 s left`, as far as it is known."""
+    total, rate, left = moved["bytes_total"], moved.get("bytes_per_second"), moved.get("eta_seconds")
+    parts = [f"{size(moved['bytes_done'])} of {size(total)}" if total else size(moved["bytes_done"])]
+    if rate:
+        parts.append(f"{size(rate)}/s")
+    if left:
+        parts.append(f"{took(left)} left")
+    return ", ".join(parts)

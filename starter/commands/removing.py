@@ -1,0 +1,69 @@
+"""`codehub rm`."""
+
+import sys
+import time
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from starter.commands.arriving import check_timeout
+from starter.commands.examples import examples
+from starter.commands.failure import CommandFailed, Exit
+from starter.commands.goal import Goal
+from starter.commands.names import Name, find
+from starter.commands.options import AsJson, Timeout, Token, Url, Wait, reached
+from starter.commands.screen import Workspace, note, say
+from starter.commands.words import ago, moment, took
+
+
+@examples(
+    "codehub rm demo",
+    "codehub rm demo --yes --wait",
+)
+def rm(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    wait: Wait = False,
+    timeout: Timeout = None,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a workspace with all that is in it. Asks first, and says what will be lost."""
+    with reached(url, token, as_json=as_json) as server:
+        check_timeout(wait=wait, timeout=timeout)
+        ws = find(server, name)
+        if not yes:
+            _confirm(ws, server.now)
+        began = time.monotonic()
+        server.delete(f"/api/v1/workspaces/{ws['id']}")
+        if wait:
+            from starter.commands.waiting import wait_for
+
+            asked = {**ws, "desired_state": "DELETED"}
+            wait_for(server, asked, Goal.of("DELETED", ws), timeout, as_json=as_json)
+        if not as_json:
+            ended = f"is deleted ({took(time.monotonic() - began)})" if wait else "is being deleted"
+            say(f"{ws['name']} {ended}.")
+
+
+def losses(ws: Workspace, now: datetime) -> str:
+    """What is gone for ever when this workspace is."""
+    volume = ws["conditions"].get("storage.volume_ready", {}).get("status") == "True"
+    running = " It is running: whoever works in it is thrown out." if ws["phase"] == "RUNNING" else ""
+    if ws["archive_key"] and volume:
+        return f"Its home and its archive will be lost.{running}"
+    if ws["archive_key"]:
+        return "Its home, which is archived, will be lost."
+    if volume:
+        return f"Its home will be lost, and there is no archive of it.{running}"
+    return f"It was created {ago(moment(ws['created_at']), now)} and has no home yet."
+
+
+def _confirm(ws: Workspace, now: datetime) -> None:
+    if not sys.stdin.isatty():
+        raise CommandFailed("There is nobody to ask whether to delete it: --yes says so.", Exit.USAGE)
+    note(f"{ws['name']} ({ws['phase']}). {losses(ws, now)} This can't be undone.")
+    if not typer.confirm(f"Delete {ws['name']}?", err=True):
+        raise CommandFailed("Nothing was deleted.")
