@@ -11,7 +11,6 @@ from functools import partial
 from importlib.metadata import version
 
 from activities.attempt import Attempt, Superseded
-from activities.integrity import is_intact
 from activities.transfer import Progress, Transfers
 from adapters.archive_store import ArchiveStore, SmallObject
 from adapters.homes import Homes
@@ -129,16 +128,8 @@ class Archiving:
             return False
         if await self.archives.size(key) != meta.size:
             return False
-        read = 0
-
-        def moved(so_far: int) -> None:
-            nonlocal read
-            read = so_far
-
-        progress = Progress(lambda: meta.raw_size, lambda: meta.raw_size, lambda: read)
         try:
-            async with self.transfers.moving(attempt, progress):
-                return await is_intact(self.archives, key, meta, moved)
+            return await self.transfers.is_intact(attempt, self.archives, key, meta)
         except DataLost:
             # Gone since it was looked at. Nothing is lost as long as the volume is there.
             return False

@@ -1,13 +1,13 @@
 """RESTORING (SPEC 5): crash-only. Every attempt starts over with a fresh volume, and the marker comes last."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from activities.attempt import Attempt, Superseded
-from activities.integrity import is_intact, read_archive_meta
+from activities.integrity import read_archive_meta
 from activities.transfer import Progress, Transfers
 from adapters.archive_store import ArchiveStore
 from adapters.homes import Homes, HomeSink
@@ -59,10 +59,10 @@ class Restoring:
         progress = Progress(lambda: unpacked.raw_size, lambda: meta.raw_size)
         try:
             async with self.transfers.moving(attempt, progress), self._downloading(key) as pipe:
-                await sink.extract(unpack(pipe, meta, unpacked))
+                await _extracted(sink, pipe, unpack(pipe, meta, unpacked))
         except (ActionFailed, Unreachable) as error:
             # A damaged archive may be refused by the engine before its checksum is known.
-            if not await is_intact(self.archives, key, meta):
+            if not await self.transfers.is_intact(attempt, self.archives, key, meta):
                 raise ArchiveCorrupted(f"the archive's bytes are not those that were stored ({error})") from error
             raise
 
@@ -87,3 +87,15 @@ class Restoring:
             await asyncio.gather(feeder, return_exceptions=True)
             # Wakes a thread that still reads.
             pipe.fail(Unreachable("the transfer was given up"))
+
+
+async def _extracted(sink: HomeSink, pipe: Pipe, tar: Iterator[bytes]) -> None:
+    """Extract; whoever is cancelled first wakes the thread that waits for bytes, so as not to wait for it."""
+    extracting = asyncio.create_task(sink.extract(tar))
+    try:
+        await asyncio.shield(extracting)
+    except asyncio.CancelledError:
+        pipe.fail(Unreachable("the transfer was given up"))
+        extracting.cancel()
+        await asyncio.gather(extracting, return_exceptions=True)
+        raise

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import structlog
 
 from activities.attempt import Attempt, Superseded
+from activities.integrity import is_intact
+from adapters.archive_store import ArchiveStore
 from adapters.postgres.database import DatabaseUnavailable
 from adapters.postgres.workspaces import WorkspaceStore
+from domain.archive import ArchiveMeta
 from domain.errors import Unreachable
 
 log = structlog.get_logger()
@@ -52,6 +55,18 @@ class Transfers:
                         await asyncio.gather(reporter, return_exceptions=True)
             except TimeoutError as error:
                 raise Unreachable(f"the transfer stood still for {self.stall_seconds:g} s") from error
+
+    async def is_intact(self, attempt: Attempt, archives: ArchiveStore, key: str, meta: ArchiveMeta) -> bool:
+        """Read all of an archive back."""
+        read = 0
+
+        def moved(so_far: int) -> None:
+            nonlocal read
+            read = so_far
+
+        # To whoever watches, the bytes have been moved.
+        async with self.moving(attempt, Progress(lambda: meta.raw_size, lambda: meta.raw_size, lambda: read)):
+            return await is_intact(archives, key, meta, moved)
 
     async def fence(self, attempt: Attempt) -> None:
         if not await self.store.is_current(attempt.op_id, attempt.number):

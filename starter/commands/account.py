@@ -80,12 +80,12 @@ def logout(
 
 def _log_in(address: str, username: str, password: str, kept: KeptLogins) -> Any:
     """A session, only to make a token by it. The token is kept before anything else can fail."""
+    replaced = kept.get(address)
     with Server(address) as server:
         answer = server.ask("POST", "/api/v1/login", {"username": username, "password": password})
         cookie = {"Cookie": "; ".join(value.partition(";")[0] for value in answer.headers.get_all("Set-Cookie", []))}
         made = server.ask("POST", "/api/v1/tokens", {"name": _token_name()}, cookie).json
         name = answer.json["user"]["username"]
-        replaced = kept.get(address)
         try:
             kept.keep(address, KeptLogin(name, made["id"], made["token"]))
         except CommandFailed:

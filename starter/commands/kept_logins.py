@@ -71,7 +71,9 @@ class KeptLogins:
         except FileNotFoundError:
             return {"latest": None, "logins": {}}
         except OSError as error:
-            raise CommandFailed(f"Can't read {self.path} ({error.strerror}).") from error
+            raise CommandFailed(
+                f"Can't read {self.path} ({error.strerror}): name another directory in CODEHUB_CONFIG."
+            ) from error
         except (ValueError, KeyError, TypeError) as error:
             raise CommandFailed(f"{self.path} is damaged: remove it, and log in again.") from error
 

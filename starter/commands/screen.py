@@ -43,12 +43,12 @@ def err() -> "Console":
 
 def say(text: "str | Text", *, whole: bool = False) -> None:
     """A line of the result. `whole`: never broken, so that it can be copied."""
-    out().print(text, markup=False, highlight=False, soft_wrap=whole)
+    out().print(text, soft_wrap=whole)
 
 
 def note(text: str) -> None:
     """A line beside the result."""
-    err().print(text, markup=False, highlight=False)
+    err().print(text)
 
 
 def print_json(body: Any) -> None:
@@ -150,7 +150,8 @@ def short(workspace_id: str) -> str:
 def _console(*, stderr: bool) -> "Console":
     from rich.console import Console
 
-    console = Console(stderr=stderr, highlight=False, emoji=False)
+    # Names and messages are other people's: what looks like markup in them is text.
+    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _UNLIMITED
     return console

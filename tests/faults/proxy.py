@@ -37,7 +37,7 @@ class FaultProxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._delay = 0.0
-        self._rate: float | None = None
+        self._rates: dict[str, float | None] = {}
         self._cuts: dict[str, Cut] = {}
         self._then: Callable[[], None] | None = None
         self._refusing: asyncio.Future[None] | None = None
@@ -61,7 +61,7 @@ class FaultProxy:
     async def heal(self) -> None:
         """Everything passes again."""
         self._flowing.set()
-        self._delay, self._rate, self._cuts, self._then = 0.0, None, {}, None
+        self._delay, self._rates, self._cuts, self._then = 0.0, {}, {}, None
         await self._open()
 
     async def refuse(self) -> None:
@@ -92,9 +92,9 @@ class FaultProxy:
         """Before each piece that passes."""
         self._delay = seconds
 
-    def throttle(self, bytes_per_second: float) -> None:
-        """Each way of each connection."""
-        self._rate = bytes_per_second
+    def throttle(self, *, up: float | None = None, down: float | None = None) -> None:
+        """Bytes per second and connection."""
+        self._rates = {"up": up, "down": down}
 
     def cut_after(
         self,
@@ -166,8 +166,8 @@ class FaultProxy:
                 await self._flowing.wait()
                 if self._delay:
                     await asyncio.sleep(self._delay)
-                if self._rate:
-                    await asyncio.sleep(len(data) / self._rate)
+                if rate := self._rates.get(way):
+                    await asyncio.sleep(len(data) / rate)
                 cut = self._cuts.get(way)
                 passed, ends = _until(cut, data)
                 setattr(self, way, getattr(self, way) + len(passed))

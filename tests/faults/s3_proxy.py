@@ -107,6 +107,15 @@ class S3Proxy:
         return [word for before, word in zip(["", *words], words, strict=False) if word != before]
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._answer(request)
+        except aiohttp.ClientError:
+            # The client left, or the store did: as with any proxy, the connection breaks.
+            if request.transport:
+                request.transport.abort()
+            raise asyncio.CancelledError from None
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         began = time.time()
         if request.headers.get("Expect") and request.transport:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")

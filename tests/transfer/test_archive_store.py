@@ -126,7 +126,7 @@ async def test_a_slow_upload_is_not_taken_for_a_broken_one(s3: S3, at: Opened) -
     """A part that takes longer than the timeout passes, as long as its bytes move."""
     body = os.urandom(32 * MIB)
     async with FaultProxy(s3.endpoint) as proxy, at(proxy.url) as store:
-        proxy.throttle(8 * MIB)
+        proxy.throttle(up=8 * MIB)
         await store.upload(KEY, pieces(body, 32 * MIB), nothing)
         await proxy.heal()
         assert await downloaded(store) == body
