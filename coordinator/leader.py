@@ -11,6 +11,7 @@ import structlog
 
 from adapters.postgres.database import Connection, DatabaseUnavailable
 from adapters.postgres.lock import keep_alive, open_lock_connection, record_holder, try_lock
+from domain.errors import Unreachable
 
 log = structlog.get_logger()
 
@@ -44,6 +45,9 @@ class Leader:
                 await self._try_to_lead()
             except DatabaseUnavailable as error:
                 log.warning("leader_cannot_reach_database", error=str(error))
+            except Exception:
+                # Whatever it was: without a leader nobody wakes what drifts.
+                log.exception("leader_failed", node=self.node_id)
             await asyncio.sleep(self.retry_interval)
 
     async def _try_to_lead(self) -> None:
@@ -80,6 +84,8 @@ async def _supervised(name: str, run: Component) -> None:
     while True:
         try:
             await run()
+        except (DatabaseUnavailable, Unreachable) as error:
+            log.warning("component_cut_off", component=name, error=str(error))
         except Exception:
             log.exception("component_failed", component=name)
         await asyncio.sleep(1.0)
