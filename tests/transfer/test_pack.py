@@ -26,7 +26,7 @@ sys.path.insert(0, ".")
 from tests.transfer.test_pack import meta_of
 from adapters.transfer.pack import Packed, pack
 from adapters.transfer.unpack import Unpacked, unpack
-from tests.transfer.tars import header
+from tests.transfer.tars import END, header
 
 MIB = 1024 * 1024
 size = int(sys.argv[1]) * MIB

@@ -18,8 +18,8 @@ WAIT = Step(StepKind.WAIT, STATUS, wait_seconds=3600)
 GONE = Step(StepKind.GONE, STATUS)
 
 
-def run_step(operation: Operation = Operation.STARTING, timeout: float = 300) -> Step:
-    return Step(StepKind.RUN, STATUS, operation, OPERATION_ID, timeout_seconds=timeout, heartbeat_seconds=0.3)
+def run_step(operation: Operation = Operation.STARTING, timeout: float = 300, heartbeat: float = 0.3) -> Step:
+    return Step(StepKind.RUN, STATUS, operation, OPERATION_ID, timeout_seconds=timeout, heartbeat_seconds=heartbeat)
 
 
 @dataclass

@@ -94,7 +94,7 @@ async def test_an_operation_that_takes_too_long_is_a_timeout(temporal_time_skipp
             activity.heartbeat()
             await asyncio.sleep(0.02)
 
-    script = Script([run_step(timeout=2), GONE], operate)
+    script = Script([run_step(timeout=2, heartbeat=10), GONE], operate)
     async with started(temporal_time_skipping.client, script) as handle:
         await handle.result()
     assert [failure.reason for failure in script.failures] == [ErrorReason.TIMEOUT]
