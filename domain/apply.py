@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from domain.judge import Judgement
-from domain.model import HomeContext, Operation, OperationId, Phase, Workspace
+from domain.model import DesiredState, HomeContext, Operation, OperationId, Phase, Workspace
 from domain.observation import ContainerState, Observation
 from domain.plan import Action, Decision, claim
 
@@ -35,7 +35,17 @@ def apply(
             row = replace(failed, phase=Phase.ERROR, error_reason=decision.reason, error_count=max(1, row.error_count))
         case Action.GONE:
             row = replace(_without_operation(row), error_count=0)
+    if not _goes_on(row):
+        row = replace(row, move_to=None)
     return row if row.phase is ws.phase else replace(row, phase_changed_at=now)
+
+
+def _goes_on(row: Workspace) -> bool:
+    """Whether a place that is kept for it on another node will be taken: not by what is deleted, waits for a person, or
+    stays in the store. One that is recovered is sent off anew."""
+    stays = row.phase is Phase.ARCHIVED and row.desired_state is DesiredState.ARCHIVED
+    over = row.phase is Phase.ERROR or row.desired_state is DesiredState.DELETED
+    return not over and not (stays and row.operation is Operation.NONE)
 
 
 def _observed(ws: Workspace, judgement: Judgement, seen: Observation, now: datetime) -> Workspace:
@@ -72,6 +82,7 @@ def _claimed(row: Workspace, operation: Operation, op_id: OperationId, now: date
         error_count=0,
         error_reason=None,
         node=node if operation in PLACED_BY else row.node,
+        move_to=None if operation in PLACED_BY else row.move_to,
     )
 
 

@@ -2,6 +2,7 @@
 
 WorkspaceError
 ├── ActionFailed             an actuator call failed                     after retries
+│   └── VolumeInUse          … because a container holds the volume
 ├── Unreachable              Docker, S3 or node not reachable            after retries
 ├── OperationTimeout         the whole operation took too long           at once
 ├── DataLost                 data that can't be recovered                at once
@@ -36,6 +37,10 @@ class WorkspaceError(Exception):
 
 class ActionFailed(WorkspaceError):
     reason = ErrorReason.ACTION_FAILED
+
+
+class VolumeInUse(ActionFailed):
+    """Nothing was removed."""
 
 
 class Unreachable(WorkspaceError):

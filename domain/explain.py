@@ -6,8 +6,10 @@ from datetime import datetime
 from types import MappingProxyType
 
 from domain.errors import MAX_RETRIES
+from domain.judge import waits_for_node
 from domain.model import ConditionName, DesiredState, ErrorReason, Operation, Phase, Workspace
-from domain.plan import plan
+from domain.placement import NO_PLACE
+from domain.plan import DEFAULT_TIMEOUTS, Timeouts, goal, plan
 from domain.ttl import NextStep, TtlDefaults, next_step
 
 
@@ -29,13 +31,19 @@ class Explanation:
     last_activity: LastActivity | None
 
 
-def explain(ws: Workspace, defaults: TtlDefaults, activity: LastActivity | None = None) -> Explanation:
+def explain(
+    ws: Workspace,
+    defaults: TtlDefaults,
+    activity: LastActivity | None = None,
+    max_retries: int = MAX_RETRIES,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+) -> Explanation:
     seen = activity.at if activity else None
     return Explanation(
         because=_because(ws),
-        waiting_for=_waiting_for(ws),
+        waiting_for=_waiting_for(ws, max_retries),
         what_to_do=_what_to_do(ws),
-        next_step=next_step(ws, defaults, seen),
+        next_step=_timeout(ws, timeouts) or next_step(ws, defaults, seen),
         last_activity=_latest(ws, activity),
     )
 
@@ -58,15 +66,15 @@ _ERRORS: Mapping[ErrorReason, tuple[str, str]] = MappingProxyType(
             "Look into the operation log for what it was doing; then recover to try again.",
         ),
         ErrorReason.RETRY_EXCEEDED: (
-            "The operation failed three times with an error of no known kind.",
+            "Every attempt at the operation failed with an error of no known kind.",
             "The operation log has the last message; recover to try again.",
         ),
         ErrorReason.ACTION_FAILED: (
-            "The engine or the store refused, three times.",
+            "The engine or the store refused every attempt.",
             "The operation log has its answer; mend what it says, then recover.",
         ),
         ErrorReason.UNREACHABLE: (
-            "Docker, the object storage or the node could not be reached, three times.",
+            "Docker, a registry, the object storage or the node could not be reached at any attempt.",
             "Check that it is up (codehub doctor); then recover.",
         ),
         ErrorReason.DATA_LOST: (
@@ -102,30 +110,53 @@ _OPERATIONS: Mapping[Operation, str] = MappingProxyType(
 
 
 def _because(ws: Workspace) -> str:
+    if waits_for_node(ws):
+        return f"Its node {ws.node} has not been heard of. Its home is there, and nothing was done to it."
     if ws.phase is Phase.ERROR:
         return _ERRORS[ws.error_reason][0] if ws.error_reason else "A person recovered it; it is about to be looked at."
     reason = ws.conditions.get(ConditionName.VOLUME_READY)
     if ws.phase is Phase.ARCHIVED and reason and reason.reason == "RestoreIncomplete":
         return "Its home is in the object storage; a volume that is being filled from it is not a home yet."
+    if ws.phase is Phase.ARCHIVED and reason and reason.reason == "RemovalIncomplete":
+        return "Its home is in the object storage; what is left of its volume is not a home any more, and goes."
     return _PHASES[ws.phase]
 
 
-def _waiting_for(ws: Workspace) -> str | None:
+def _waiting_for(ws: Workspace, max_retries: int) -> str | None:
     if ws.operation is not Operation.NONE:
-        failed = f" (attempt {ws.error_count + 1} of {MAX_RETRIES}, the last one failed)" if ws.error_count else ""
-        return f"{ws.operation}: {_OPERATIONS[ws.operation]}{failed}."
+        return f"{ws.operation}: {_OPERATIONS[ws.operation]}{_attempts(ws.error_count, max_retries)}."
+    if waits_for_node(ws):
+        return f"Node {ws.node}: it goes on by itself when the node returns."
+    volume = ws.conditions.get(ConditionName.VOLUME_READY)
+    if volume is not None and volume.reason == NO_PLACE:
+        return f"A place on a node: {volume.message}."
     if ws.phase is Phase.ERROR and ws.desired_state is not DesiredState.DELETED:
         return "A person: nothing happens by itself in ERROR." if ws.error_reason else "Its workflow."
-    coming = plan(ws.phase, ws.desired_state)
+    coming = plan(ws.phase, goal(ws, ws.phase))
     if coming is Operation.NONE:
         return None
     return f"{coming} to begin. If it does not within seconds, Docker or the object storage does not answer."
 
 
+def _attempts(failed: int, max_retries: int) -> str:
+    if failed >= max_retries:
+        return " (the last attempt failed)"
+    return f" (attempt {failed + 1} of {max_retries}, the last one failed)" if failed else ""
+
+
 def _what_to_do(ws: Workspace) -> str | None:
+    if waits_for_node(ws):
+        return "Bring the host and its worker back (codehub node ls). If it is gone for good: codehub node rm."
     if ws.phase is Phase.ERROR and ws.error_reason:
         return _ERRORS[ws.error_reason][1]
     return None
+
+
+def _timeout(ws: Workspace, timeouts: Timeouts) -> NextStep | None:
+    """An operation comes to an end one way or the other."""
+    if ws.operation is Operation.NONE or ws.op_started_at is None:
+        return None
+    return NextStep(None, ws.op_started_at + timeouts[ws.operation], ErrorReason.TIMEOUT)
 
 
 def _latest(ws: Workspace, activity: LastActivity | None) -> LastActivity | None:

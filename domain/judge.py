@@ -43,7 +43,7 @@ def needs_archive(ws: Workspace, resources: Resources) -> bool:
     """Whether the store has to be asked: while a volume holds the home, its archive decides nothing."""
     if ws.archive_key is None:
         return False
-    holds_home = resources.volume is Presence.PRESENT and ws.home_ctx.restoring is None
+    holds_home = resources.volume is Presence.PRESENT and not ws.home_ctx.partial
     return not holds_home or ws.operation in {Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE}
 
 
@@ -56,6 +56,8 @@ def _volume_ready(ws: Workspace, seen: Observation, now: datetime) -> Condition:
             return _moved(ws, name, False, "VolumeAbsent", "", now)
         case Presence.PRESENT if ws.home_ctx.restoring:
             return _moved(ws, name, False, "RestoreIncomplete", "the volume is being filled from the archive", now)
+        case Presence.PRESENT if ws.home_ctx.removing:
+            return _moved(ws, name, False, "RemovalIncomplete", "the archive holds the home, the volume goes", now)
         case Presence.PRESENT:
             return _moved(ws, name, True, "VolumePresent", "", now)
 
@@ -92,6 +94,8 @@ def _container_ready(ws: Workspace, seen: Observation, now: datetime) -> Conditi
 
 
 def _broken(ws: Workspace, seen: Observation, conditions: dict[ConditionName, Condition]) -> ErrorReason | None:
+    if seen.node_lost:
+        return ErrorReason.UNREACHABLE
     volume = conditions[ConditionName.VOLUME_READY].status
     if _volume_vanished(ws, seen) or _nothing_left(ws, seen):
         return ErrorReason.DATA_LOST
@@ -117,9 +121,9 @@ def _archived_since(ws: Workspace) -> bool:
 
 
 def _nothing_left(ws: Workspace, seen: Observation) -> bool:
-    """An archive was promised, and the store itself says that it is not there. A volume under restore is no home."""
+    """An archive was promised, and the store itself says that it is not there. A part of a home is no home."""
     volume = seen.resources.volume
-    no_home = volume is Presence.ABSENT or (volume is Presence.PRESENT and ws.home_ctx.restoring is not None)
+    no_home = volume is Presence.ABSENT or (volume is Presence.PRESENT and ws.home_ctx.partial)
     return ws.archive_key is not None and seen.archive is Presence.ABSENT and no_home
 
 
@@ -132,7 +136,7 @@ def _phase(
     if ws.deleted_at is not None:
         if seen.resources.gone:
             return Phase.DELETED
-        return Phase.ERROR if _deletion_failed(ws) else Phase.DELETING
+        return Phase.ERROR if seen.node_lost or _deletion_failed(ws) else Phase.DELETING
     if error_reason is not None:
         return Phase.ERROR
     if conditions[ConditionName.VOLUME_READY].status:
@@ -148,9 +152,23 @@ def _deletion_failed(ws: Workspace) -> bool:
 
 def _healthy(ws: Workspace, broken: ErrorReason | None, now: datetime) -> Condition:
     name = ConditionName.HEALTHY
+    if broken is None and waits_for_node(ws):
+        # Kept until it is recovered: it tells that nothing but its node is missing.
+        return ws.conditions[name]
     if broken is None:
         return _moved(ws, name, True, "InvariantsHold", "", now)
     return _moved(ws, name, False, broken, _BROKEN_TEXT[broken], now)
+
+
+def waits_for_node(ws: Workspace) -> bool:
+    """In ERROR for no other reason than that its node was not heard of: it is recovered when the node returns."""
+    healthy = ws.conditions.get(ConditionName.HEALTHY)
+    return (
+        ws.error_reason is ErrorReason.UNREACHABLE
+        and healthy is not None
+        and not healthy.status
+        and healthy.reason == ErrorReason.UNREACHABLE
+    )
 
 
 def _kept(ws: Workspace, name: ConditionName, now: datetime) -> Condition:
@@ -167,4 +185,5 @@ def _moved(ws: Workspace, name: ConditionName, status: bool, reason: str, messag
 _BROKEN_TEXT = {
     ErrorReason.DATA_LOST: "the home is neither in a volume nor in an archive that holds its last state",
     ErrorReason.CONTAINER_WITHOUT_VOLUME: "a container runs without its volume",
+    ErrorReason.UNREACHABLE: "its node has not been heard of; the home is there, and is used again when it returns",
 }

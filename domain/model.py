@@ -86,12 +86,19 @@ Conditions = Mapping[ConditionName, Condition]
 class HomeContext:
     """What is known of the home beyond its existence.
 
-    `restoring` holds the archive_key from the claim of RESTORING until the marker is saved: until then the
-    volume is not a home. `restore_marker` is the archive_key that the volume was restored from in full.
+    `restoring` holds the archive_key from the claim of RESTORING until the marker is saved, `removing` from the moment
+    before ARCHIVING removes the volume until it is gone: meanwhile the volume is not a home, because it may hold a part
+    of it only. `restore_marker` is the archive_key that the volume was restored from in full.
     """
 
     restoring: str | None = None
     restore_marker: str | None = None
+    removing: str | None = None
+
+    @property
+    def partial(self) -> bool:
+        """A volume that is there may not hold all of the home."""
+        return self.restoring is not None or self.removing is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,8 @@ class Workspace:
     home_ctx: HomeContext = HomeContext()
     endpoint: str | None = None
     node: str | None = None
+    move_to: str | None = None
+    """The node that keeps a place for it while its own is being drained."""
     deleted_at: datetime | None = None
     last_access_at: datetime | None = None
     description: str = ""

@@ -1,6 +1,11 @@
 """Names of everything that belongs to a workspace (SPEC 2)."""
 
+import re
+
 from domain.model import OperationId, WorkspaceId
+
+DEFAULT_NODE = "local"
+"""The node of an installation on one host. Its operations run on the workflows' own queue."""
 
 
 def container_name(workspace_id: WorkspaceId) -> str:
@@ -22,6 +27,10 @@ def archive_key(workspace_id: WorkspaceId, archive_op_id: OperationId) -> str:
 def meta_key(key: str) -> str:
     """The commit marker beside an archive."""
     return f"{key}.meta"
+
+
+def is_node_name(name: str) -> bool:
+    return re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", name) is not None
 
 
 def node_queue(node: str) -> str:

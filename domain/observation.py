@@ -47,3 +47,5 @@ class Observation:
 
     resources: Resources
     archive: Presence = Presence.UNKNOWN
+    node_lost: bool = False
+    """The node has not been heard of for too long: what it holds is safe there, and out of reach."""

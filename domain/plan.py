@@ -106,6 +106,12 @@ def plan(phase: Phase, desired: DesiredState) -> Operation:
     return PLANS.get((phase, desired), Operation.NONE)
 
 
+def goal(ws: Workspace, phase: Phase) -> DesiredState:
+    """Where it is to go now: a home moves to another node by way of its archive, and from there where it is desired."""
+    leaves = phase in {Phase.STANDBY, Phase.RUNNING} and ws.move_to is not None and ws.node != ws.move_to
+    return DesiredState.ARCHIVED if leaves and ws.desired_state is not DesiredState.DELETED else ws.desired_state
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The columns that claiming an operation sets."""
@@ -118,10 +124,13 @@ class Claim:
 
 def claim(ws: Workspace, operation: Operation, op_id: OperationId) -> Claim:
     """ARCHIVING takes a new archive_op_id, the operation's own, so that only attempts of one operation share
-    an archive: the home may have changed since an earlier one. What may change the home clears it."""
+    an archive: the home may have changed since an earlier one. What may change the home clears it. Only where there is
+    no home any more, but the rest of a volume whose removal was begun, does it go on with the archive that there is."""
     archive_op_id = ws.archive_op_id
     home_ctx = ws.home_ctx
     match operation:
+        case Operation.ARCHIVING if ws.home_ctx.removing:
+            pass
         case Operation.ARCHIVING | Operation.CREATE_EMPTY_ARCHIVE:
             archive_op_id = op_id
         case Operation.RESTORING:
@@ -133,9 +142,11 @@ def claim(ws: Workspace, operation: Operation, op_id: OperationId) -> Claim:
 
 
 def _next(ws: Workspace, judgement: Judgement, seen: Observation) -> Decision:
-    operation = plan(judgement.phase, ws.desired_state)
+    operation = plan(judgement.phase, goal(ws, judgement.phase))
     if _holds_container(ws, judgement, seen):
         operation = Operation.STOPPING
+    if _holds_remnant(ws, judgement, seen):
+        operation = Operation.ARCHIVING
     if operation is Operation.NONE:
         return Decision(Action.NOTHING)
     if not seen.resources.known or (operation is Operation.RESTORING and seen.archive is Presence.UNKNOWN):
@@ -148,8 +159,18 @@ def _holds_container(ws: Workspace, judgement: Judgement, seen: Observation) -> 
     a stopped one keeps the volume from being removed."""
     return (
         judgement.phase is Phase.STANDBY
-        and ws.desired_state in {DesiredState.STANDBY, DesiredState.ARCHIVED}
+        and goal(ws, judgement.phase) in {DesiredState.STANDBY, DesiredState.ARCHIVED}
         and seen.resources.container not in {ContainerState.ABSENT, ContainerState.UNKNOWN}
+    )
+
+
+def _holds_remnant(ws: Workspace, judgement: Judgement, seen: Observation) -> bool:
+    """ARCHIVED is an archive without a volume: what is left of one is removed."""
+    return (
+        judgement.phase is Phase.ARCHIVED
+        and ws.desired_state is DesiredState.ARCHIVED
+        and ws.home_ctx.removing is not None
+        and seen.resources.volume is Presence.PRESENT
     )
 
 

@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from domain.model import DesiredState, Operation, Phase, Workspace
+from domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
+
+REPORT = timedelta(seconds=2)
+"""How long a report of activity may take, also one that Redis does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class TtlDefaults:
     standby: timedelta = timedelta(seconds=600)
     archive: timedelta = timedelta(seconds=1800)
-    lag: timedelta = timedelta(seconds=30)
+    lag: timedelta = timedelta(seconds=30) + REPORT
     """How long activity may be on its way to the database: an active workspace is not taken for an idle one."""
 
 
@@ -18,8 +21,10 @@ class TtlDefaults:
 class NextStep:
     """What happens by itself unless somebody does something."""
 
-    desired_state: DesiredState
+    desired_state: DesiredState | None
     at: datetime
+    error_reason: ErrorReason | None = None
+    """In place of a desired_state: the operation under way is given up."""
 
 
 def next_step(ws: Workspace, defaults: TtlDefaults, seen_at: datetime | None = None) -> NextStep | None:

@@ -112,7 +112,11 @@ def fingerprint(state: World) -> object:
         ws.deleted_at is not None and ws.deleted_at <= ws.phase_changed_at,
         ws.node,
         tuple(names.get(op) for op in (ws.op_id, ws.archive_op_id, _op_of(ws.archive_key))),
-        (ws.home_ctx.restoring is not None, ws.home_ctx.restore_marker == ws.archive_key),
+        (
+            ws.home_ctx.restoring is not None,
+            ws.home_ctx.restore_marker == ws.archive_key,
+            ws.home_ctx.removing is not None,
+        ),
         tuple(ws.condition(name) for name in ConditionName),
         archive is not None and archive.message == ws.archive_key,
         state.container,

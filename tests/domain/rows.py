@@ -30,6 +30,7 @@ OWN_KEY = archive_key(ID, OP)
 OLD_KEY = archive_key(ID, OLD_OP)
 RESTORING = HomeContext(restoring=OLD_KEY)
 RESTORED = HomeContext(restore_marker=OLD_KEY)
+REMOVING = HomeContext(removing=OWN_KEY)
 
 
 def row(operation: Operation = Operation.NONE, **changes: Any) -> Workspace:

@@ -19,7 +19,21 @@ from domain.model import (
 )
 from domain.observation import ContainerState, Observation, Presence
 from domain.plan import PLANS, Action, Decision, decide, plan
-from tests.domain.rows import DELETED_AT, EARLIER, NOW, OLD_KEY, OP, OWN_KEY, formerly, row, seen, violated_checks
+from tests.domain.rows import (
+    DELETED_AT,
+    EARLIER,
+    NOW,
+    OLD_KEY,
+    OP,
+    OWN_KEY,
+    REMOVING,
+    RESTORED,
+    RESTORING,
+    formerly,
+    row,
+    seen,
+    violated_checks,
+)
 
 NEW_OP = OperationId("op-new")
 ARCHIVES = frozenset({Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE})
@@ -38,7 +52,7 @@ ERRORS = (None, ErrorReason.TIMEOUT, ErrorReason.DATA_LOST, ErrorReason.CONTAINE
 
 
 def test_every_combination_has_exactly_one_sound_decision() -> None:
-    """PROMISE 1: phase × operation × desired_state × deleted × error × former conditions × restoring or marker ×
+    """PROMISE 1: phase × operation × desired_state × deleted × error × former conditions × home_ctx ×
     archive_key × observation: exactly one decision, that crosses no more than one level and mixes no up and down."""
     count = 0
     for ws in rows():
@@ -71,9 +85,7 @@ def rows(phases: tuple[Phase, ...] = tuple(Phase)) -> Iterator[Workspace]:
     for phase, operation, desired, error, key in product(
         phases, Operation, DesiredState, ERRORS, (None, OWN_KEY, OLD_KEY)
     ):
-        for home_ctx, changed_at in product(
-            (HomeContext(), HomeContext(restoring=OLD_KEY), HomeContext(restore_marker=OLD_KEY)), (EARLIER, NOW)
-        ):
+        for home_ctx, changed_at in product((HomeContext(), RESTORING, RESTORED, REMOVING), (EARLIER, NOW)):
             if changed_at is NOW and not (error and desired is DesiredState.DELETED):
                 continue  # only tells an error of the deletion from one of before
             ws = row(
@@ -87,7 +99,8 @@ def rows(phases: tuple[Phase, ...] = tuple(Phase)) -> Iterator[Workspace]:
                 archive_op_id=OP if operation in ARCHIVES or key == OWN_KEY else None,
                 home_ctx=home_ctx,
             )
-            if not violated_checks(ws) and (key or home_ctx == HomeContext()):
+            named = key if home_ctx != REMOVING else key == OWN_KEY
+            if not violated_checks(ws) and (named or home_ctx == HomeContext()):
                 yield from (replace(ws, conditions=former) for former in formers)
 
 
@@ -119,11 +132,18 @@ def _flaw_of_claim(ws: Workspace, observation: Observation, judgement: Judgement
         return "an empty home where there is one"
     if operation is Operation.RESTORING and observation.archive is not Presence.PRESENT:
         return "a restore without its archive"
-    if operation is Operation.ARCHIVING and observation.resources.container is not ContainerState.ABSENT:
+    if _reads_home(ws, operation) and observation.resources.container is not ContainerState.ABSENT:
         return "an archive of a home in use"
     if (operation is Operation.DELETING) != (ws.deleted_at is not None):
         return "a deletion that nobody asked for, or something else instead of it"
+    if operation is Operation.ARCHIVING and not _reads_home(ws, operation):
+        return None if phase is Phase.ARCHIVED is Phase(ws.desired_state) else "the rest of a volume taken for a home"
     return None if operation is Operation.DELETING else _flaw_of_step(phase, ws.desired_state, operation)
+
+
+def _reads_home(ws: Workspace, operation: Operation) -> bool:
+    """ARCHIVING that goes on with a removal reads nothing any more."""
+    return operation is Operation.ARCHIVING and ws.home_ctx.removing is None
 
 
 @cache

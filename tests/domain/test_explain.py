@@ -5,6 +5,7 @@ from itertools import product
 
 from domain.explain import LastActivity, explain
 from domain.model import DesiredState, ErrorReason, Operation, Phase, UserId, Workspace, WorkspaceId
+from domain.plan import DEFAULT_TIMEOUTS
 from domain.ttl import NextStep, TtlDefaults
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,6 +39,12 @@ def test_every_combination_has_words() -> None:
                 assert told.what_to_do
 
 
+def test_a_failed_attempt_is_one_of_as_many_as_are_set() -> None:
+    ws = workspace(Phase.STANDBY, DesiredState.RUNNING, operation=Operation.STARTING, error_count=1)
+    assert "attempt 2 of 3" in (explain(ws, DEFAULTS).waiting_for or "")
+    assert "attempt 2 of 5" in (explain(ws, DEFAULTS, max_retries=5).waiting_for or "")
+
+
 def test_running_goes_to_sleep_after_its_last_activity() -> None:
     seen = NOW + timedelta(minutes=5)
     ws = workspace(Phase.RUNNING, DesiredState.RUNNING, last_access_at=NOW + timedelta(minutes=1))
@@ -59,8 +66,24 @@ def test_standby_is_archived_after_its_time_and_zero_is_never() -> None:
     assert explain(never, DEFAULTS).next_step is None
 
 
+def test_an_operation_is_given_up_after_its_timeout() -> None:
+    begun = NOW + timedelta(minutes=1)
+    busy = workspace(Phase.STANDBY, DesiredState.STANDBY, operation=Operation.ARCHIVING, op_started_at=begun)
+    expected = NextStep(None, begun + timedelta(seconds=1800), ErrorReason.TIMEOUT)
+    assert explain(busy, DEFAULTS).next_step == expected
+    own = {**DEFAULT_TIMEOUTS, Operation.ARCHIVING: timedelta(seconds=5)}
+    given_up = explain(busy, DEFAULTS, timeouts=own).next_step
+    assert given_up
+    assert given_up.at == begun + timedelta(seconds=5)
+
+
 def test_nothing_happens_by_itself_on_the_way_or_in_error() -> None:
     assert explain(workspace(Phase.STANDBY, DesiredState.RUNNING), DEFAULTS).next_step is None
-    busy = workspace(Phase.RUNNING, DesiredState.RUNNING, operation=Operation.STOPPING)
-    assert explain(busy, DEFAULTS).next_step is None
     assert explain(workspace(Phase.ARCHIVED, DesiredState.ARCHIVED), DEFAULTS).next_step is None
+
+
+def test_attempts_are_counted_against_the_setting() -> None:
+    ws = workspace(Phase.STANDBY, DesiredState.RUNNING, operation=Operation.STARTING, error_count=1)
+    assert "attempt 2 of 3," in (explain(ws, DEFAULTS).waiting_for or "")
+    assert "attempt 2 of 5," in (explain(ws, DEFAULTS, max_retries=5).waiting_for or "")
+    assert "the last attempt failed" in (explain(ws, DEFAULTS, max_retries=1).waiting_for or "")

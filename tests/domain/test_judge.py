@@ -17,6 +17,7 @@ from tests.domain.rows import (
     OLD_OP,
     OP,
     OWN_KEY,
+    REMOVING,
     RESTORED,
     RESTORING,
     formerly,
@@ -150,6 +151,14 @@ def test_a_volume_under_restore_is_not_a_home() -> None:
         assert judgement.conditions[VOLUME].reason == "RestoreIncomplete"
     restored = judge(row(Operation.RESTORING, archive_key=OLD_KEY, home_ctx=RESTORED), seen(PRESENT), NOW)
     assert restored.phase is Phase.STANDBY
+
+
+def test_a_volume_under_removal_is_not_a_home() -> None:
+    """From the moment its removal is said the archive is the home; a store that says it is gone means DataLost."""
+    ws = row(archive_key=OWN_KEY, archive_op_id=OP, home_ctx=REMOVING, conditions=formerly(volume=True))
+    judgement = judge(ws, seen(PRESENT, archive=PRESENT), NOW)
+    assert (judgement.phase, judgement.conditions[VOLUME].reason) == (Phase.ARCHIVED, "RemovalIncomplete")
+    assert judge(ws, seen(PRESENT, archive=ABSENT), NOW).error_reason is ErrorReason.DATA_LOST
 
 
 def test_a_container_on_a_volume_under_restore_is_broken() -> None:

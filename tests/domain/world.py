@@ -41,8 +41,14 @@ class Attempt:
     op_id: OperationId
     number: int
     done: int = 0
+    archive_op_id: OperationId | None = None
     holds: int | None = None
     """What was in the volume when it acted first: what ARCHIVING read."""
+
+    def key(self, ws: Workspace) -> str:
+        """Of the archive that it makes."""
+        assert self.archive_op_id is not None
+        return archive_key(ws.id, self.archive_op_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class Volume:
     version: int
     made_by: tuple[OperationId, int]
     whole: bool = True
-    """False while an archive is being extracted into it."""
+    """False while an archive is being extracted into it, or after some of it was removed."""
 
 
 class Superseded(Exception):
@@ -108,7 +114,7 @@ def reconcile(world: World, seen: Observation | None = None, looked: World | Non
     decision = decide(ws, judgement, seen, looked.now)
     op_id = OperationId(f"op-{world.claims + 1}")
     saved = apply(ws, judgement, decision, seen, looked.now, op_id, "n1")
-    if _guarded(ws) != _guarded(world.row):
+    if ws is not world.row:  # the save compares the whole row (adapters.postgres.workspaces)
         return world, Decision(Action.LOOK_AGAIN)
     assert not violated_checks(saved), (violated_checks(saved), saved)
     if saved.op_id != ws.op_id:
@@ -140,7 +146,8 @@ def begin(world: World) -> World:
     ws = world.row
     assert ws.op_id is not None
     world = _superseded(world)
-    return replace(world, number=world.number + 1, attempt=Attempt(ws.operation, ws.op_id, world.number + 1))
+    number = world.number + 1
+    return replace(world, number=number, attempt=Attempt(ws.operation, ws.op_id, number, 0, ws.archive_op_id))
 
 
 def advance(world: World) -> World:
@@ -248,19 +255,6 @@ def _judged(world: World, looked: World, seen: Observation) -> World:
     return replace(world, latest=version if version != looked.latest else world.latest, loss_said=False)
 
 
-def _guarded(ws: Workspace) -> tuple[object, ...]:
-    """The columns that the save compares (adapters.postgres.workspaces)."""
-    return (
-        ws.operation,
-        ws.op_id,
-        ws.archive_op_id,
-        ws.archive_key,
-        ws.desired_state,
-        ws.error_reason,
-        ws.home_ctx,
-    )
-
-
 def _superseded(world: World) -> World:
     if world.attempt is None:
         return world
@@ -305,15 +299,23 @@ def _remove_volume(world: World, _: Attempt) -> World:
     return replace(world, volume=None)
 
 
+def _remove_some(world: World, attempt: Attempt) -> World:
+    """An engine that dies, or a disk that fails, leaves a part of the files."""
+    world.fenced(attempt)
+    if world.container is not ContainerState.ABSENT:
+        raise ActionFailed("the volume is in use")
+    return world if world.volume is None else replace(world, volume=replace(world.volume, whole=False))
+
+
 def _read(world: World, attempt: Attempt) -> World:
-    if attempt.holds is None and archive_key(world.row.id, attempt.op_id) not in world.archives:
+    if attempt.holds is None and attempt.key(world.row) not in world.archives:
         raise DataLost("no volume to archive")
     return world
 
 
 def _commit(world: World, attempt: Attempt) -> World:
     """Data, then `.meta`: the archive is there at once, and never replaced."""
-    key = archive_key(world.row.id, attempt.op_id)
+    key = attempt.key(world.row)
     if key in world.archives:
         return world
     world.fenced(attempt)
@@ -325,7 +327,12 @@ def _commit(world: World, attempt: Attempt) -> World:
 
 def _save_key(world: World, attempt: Attempt) -> World:
     world.fenced(attempt)
-    return replace(world, row=replace(world.row, archive_key=archive_key(world.row.id, attempt.op_id)))
+    return replace(world, row=replace(world.row, archive_key=attempt.key(world.row)))
+
+
+def _say_removal(world: World, attempt: Attempt) -> World:
+    world.fenced(attempt)
+    return replace(world, row=replace(world.row, home_ctx=replace(world.row.home_ctx, removing=world.row.archive_key)))
 
 
 def _clear_container(world: World, attempt: Attempt) -> World:
@@ -366,7 +373,7 @@ EFFECTS: Mapping[Operation, tuple[Effect, ...]] = {
     Operation.PROVISIONING: (_make_volume,),
     Operation.STARTING: (_make_container, _wait_for_port),
     Operation.STOPPING: (_stop, _remove_container),
-    Operation.ARCHIVING: (_read, _commit, _save_key, _remove_volume),
+    Operation.ARCHIVING: (_read, _commit, _save_key, _say_removal, _remove_some, _remove_volume),
     Operation.CREATE_EMPTY_ARCHIVE: (_commit, _save_key),
     Operation.RESTORING: (_clear_container, _clear_place, _make_place, _extract, _save_marker),
     Operation.DELETING: (_stop, _remove_container, _remove_volume),
