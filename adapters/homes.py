@@ -30,7 +30,8 @@ class Homes(Protocol):
     async def remove(self, workspace_id: WorkspaceId, fence: Fence) -> None:
         """Remove the volume that is there while the fence lets pass, never one that was made since.
 
-        Whoever still reads or writes through the engine is cut off; a volume that a container holds stays.
+        Whoever still reads or writes through the engine is cut off; a volume that a container holds stays as it is:
+        VolumeInUse. After any other failure a part of it may be gone.
         """
         ...
 

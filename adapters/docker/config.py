@@ -42,6 +42,8 @@ class DockerConfig:
     """Calls to the engine at one time."""
     network_name: str | None = None
     """None: `codehub-{installation}`."""
+    marker: str | None = None
+    """Names the volume that tells the node's engine from others; None: any engine will do."""
     blocked_networks: tuple[str, ...] = (LINK_LOCAL,)
     """Networks that workspaces can't reach, name servers in them excepted."""
 

@@ -48,10 +48,11 @@ def _client(config: DockerConfig, environment: dict[str, str], version: str, tim
     host = arguments["base_url"]
     if host.startswith(UNIX):
         api.mount("http+docker://", _SharedSocket(host.removeprefix(UNIX), timeout, config.pool_size))
-        # No proxy and no .netrc stands between us and a socket, and looking for them takes time in every call.
-        api.trust_env = False
     elif api.base_url.startswith(("http://", "https://")):
         api.mount(api.base_url, HTTPAdapter(pool_maxsize=config.pool_size))
+    # No proxy and no .netrc stands between us and the engine, and looking for them takes time in every call. And a
+    # REQUESTS_CA_BUNDLE that is meant for others would be believed before DOCKER_CERT_PATH.
+    api.trust_env = False
     return api
 
 

@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from docker import APIClient
+from docker.errors import APIError, NotFound
 
 from adapters.docker.config import DockerConfig
 from adapters.docker.connect import DEFAULT_HOST, Clients
-from adapters.docker.failures import FAILURES, translate
+from adapters.docker.failures import FAILURES, explanation, translate
+from adapters.telemetry.tracing import call_span
+from domain.errors import Unreachable
 
 T = TypeVar("T")
+
+INTERNAL_ERROR = 500
+NO_VOLUME = "codehub-none"
+"""A name that nobody gives a volume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,15 @@ class EngineInfo:
     ncpu: int
     mem: int
     """Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    info: EngineInfo
+    marker: str
+    """Of its data: see adapters.docker.marker."""
+    holds_homes: bool
+    """Homes of this installation are on it."""
 
 
 class Engine:
@@ -42,7 +58,8 @@ class Engine:
 
     async def look(self, call: Callable[[APIClient], T]) -> T:
         """A call that changes nothing; whoever is cancelled leaves at once."""
-        return await asyncio.wrap_future(self._pool.submit(self._run, call, "look"))
+        with call_span("docker", call):
+            return await asyncio.wrap_future(self._pool.submit(self._run, call, "look"))
 
     async def act(self, call: Callable[[APIClient], T]) -> T:
         """A call that changes something.
@@ -53,7 +70,8 @@ class Engine:
         job = self._pool.submit(self._run, call, "work")
         done = asyncio.wrap_future(job)
         try:
-            return await asyncio.shield(done)
+            with call_span("docker", call):
+                return await asyncio.shield(done)
         except asyncio.CancelledError:
             await _settled(job, done, self._config.call_timeout)
             raise
@@ -70,7 +88,8 @@ class Engine:
         """A call that takes as long as there are bytes, in a thread of its own: it delays no other call."""
         done = self._in_thread(call, "work")
         try:
-            return await asyncio.shield(done)
+            with call_span("docker", call):
+                return await asyncio.shield(done)
         except asyncio.CancelledError:
             await asyncio.wait({done}, timeout=self._config.call_timeout)
             done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
@@ -110,7 +129,12 @@ class Engine:
     def _run(self, call: Callable[[APIClient], T], kind: str) -> T:
         try:
             clients = self._connected()
-            return call(clients.look if kind == "look" else clients.work)
+            try:
+                return call(clients.look if kind == "look" else clients.work)
+            except APIError as error:
+                if error.status_code == INTERNAL_ERROR and not _is_sound(clients.look):
+                    raise Unreachable(f"Docker at {self.where} is being stopped: {explanation(error)}") from error
+                raise
         except FAILURES as error:
             raise translate(error, self.where) from error
 
@@ -124,6 +148,22 @@ class Engine:
             if clients is not made:
                 made.close()
         return clients
+
+
+def _is_sound(api: APIClient) -> bool:
+    """Whether an engine that refuses something can still tell what is there.
+
+    One that is being stopped answers until its last container has ended, ten seconds and more. By then it has closed
+    its stores, that of the volumes before those of networks and containers, and refuses things in many words: none of
+    that is the workspace's fault.
+    """
+    try:
+        api.inspect_volume(NO_VOLUME)
+    except NotFound:
+        return True
+    except FAILURES:
+        return False
+    return True
 
 
 async def _settled(job: Future[T], done: "asyncio.Future[T]", seconds: float) -> None:

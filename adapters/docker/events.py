@@ -54,7 +54,7 @@ class DockerWatch(AsyncIterator[WorkspaceId]):
 
     async def __anext__(self) -> WorkspaceId:
         await self._subscribe()
-        while not self._changed:
+        while self._closed or not self._changed:
             self._raise_if_ended()
             self._news.clear()
             await self._news.wait()

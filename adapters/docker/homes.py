@@ -1,8 +1,8 @@
 """What is inside a home, through a container that never runs: the engine's archive API reaches its volume.
 
-No helper image, no secret in a container, nothing on disk. Where this process can read the volume's directory itself,
-it reads it with `tar` instead: faster, mtimes to the nanosecond, holes stay holes. Extraction is always the
-engine's, which does it in a chroot: nothing in a tar can leave the container that never runs.
+No helper image, no secret in a container, nothing on disk. Where this process can reach the volume's directory itself,
+`tar` reads and writes it instead: faster, mtimes to the nanosecond, holes stay holes. Either way it is extracted in a
+root of its own: nothing in a tar can leave the volume.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import structlog
 from docker import APIClient
 from docker.types import HostConfig, Mount
 
@@ -29,11 +30,14 @@ from adapters.docker.enginetar import EngineTar
 from adapters.docker.failures import Conflict, NoImage, NotThere
 from adapters.docker.labels import ROLE, Labels, Role
 from adapters.docker.volumes import Home, Volumes, foreign
-from adapters.homes import HomeStream
+from adapters.homes import HomeSink, HomeStream
 from adapters.transfer.proctar import ProcessTar
+from adapters.transfer.proctree import CantEnter, ProcessTree
 from domain.errors import ActionFailed, DataLost
 from domain.model import OperationId, WorkspaceId
 from domain.naming import volume_name
+
+log = structlog.get_logger()
 
 IMAGE = "codehub-io:1"
 TOP = "home"
@@ -46,7 +50,7 @@ class DockerHomes:
     containers: Containers
     volumes: Volumes
     direct: bool = True
-    """Whether to read volumes that this process can read itself without the engine."""
+    """Whether to read and write volumes that this process can reach itself without the engine."""
 
     @asynccontextmanager
     async def read(self, workspace_id: WorkspaceId) -> AsyncIterator[HomeStream]:
@@ -66,11 +70,11 @@ class DockerHomes:
         # again by its labels: whoever is late, and finds another one, leaves it alone.
         seen = await self._volume(workspace_id)
         await fence()
-        await self._sweep(workspace_id)
+        await self.cut_off(workspace_id)
         if seen is None:
             return
+        await fence()
         if await self._volume(workspace_id) not in {seen, None}:
-            await fence()
             raise ActionFailed(f"Volume {volume_name(workspace_id)} is not the one that was to be removed")
         await self.volumes.remove(workspace_id)
 
@@ -82,14 +86,20 @@ class DockerHomes:
             raise foreign(workspace_id)
 
     @asynccontextmanager
-    async def write(self, workspace_id: WorkspaceId, op_id: OperationId) -> AsyncIterator["DockerSink"]:
+    async def write(self, workspace_id: WorkspaceId, op_id: OperationId) -> AsyncIterator[HomeSink]:
+        directory = await self._directory(workspace_id) if self.direct else None
+        if directory is not None and (tree := await self._entered(directory)) is not None:
+            with tree:
+                await self.cut_off(workspace_id)
+                yield DirectSink(self.engine, tree)
+            return
         async with self._io(workspace_id, op_id) as container:
             yield DockerSink(self.engine, container)
 
     @asynccontextmanager
     async def _io(self, workspace_id: WorkspaceId, op_id: OperationId) -> AsyncIterator[str]:
         """A container that never runs, on the volume. One at a time: a former one is a lost attempt's."""
-        await self._sweep(workspace_id)
+        await self.cut_off(workspace_id)
         container = await self._create(workspace_id, op_id)
         try:
             yield container
@@ -122,7 +132,7 @@ class DockerHomes:
         except Conflict as error:
             raise ActionFailed(f"another attempt works on {volume_name(workspace_id)}: {error}") from error
 
-    async def _sweep(self, workspace_id: WorkspaceId) -> None:
+    async def cut_off(self, workspace_id: WorkspaceId) -> None:
         """Whoever still reads or writes through a former container is cut off."""
         found = None
         with suppress(NotThere):
@@ -143,6 +153,13 @@ class DockerHomes:
     async def _removed(self, container: str) -> None:
         with suppress(ActionFailed):
             await self.containers.remove(container)
+
+    async def _entered(self, directory: Path) -> ProcessTree | None:
+        try:
+            return await self.engine.compute(lambda: ProcessTree(directory, TOP))
+        except CantEnter as error:
+            log.debug("extracted_by_the_engine", reason=str(error))
+            return None
 
     async def _directory(self, workspace_id: WorkspaceId) -> Path | None:
         if not await self.engine.compute(lambda: is_local(self.engine.where)):
@@ -166,6 +183,15 @@ class DockerSink:
         # As an iterator, because a list would be taken for the fields of a form.
         stream = iter(tar)
         await self.engine.transfer(lambda api: api.put_archive(self.container, "/", stream))
+
+
+@dataclass(frozen=True, slots=True)
+class DirectSink:
+    engine: Engine
+    tree: ProcessTree
+
+    async def extract(self, tar: Iterable[bytes]) -> None:
+        await self.engine.transfer(lambda _: self.tree.extract(tar))
 
 
 def is_local(where: str) -> bool:

@@ -27,6 +27,7 @@ NOT_TO_BE_HAD = re.compile(
     r"|no matching manifest|does not match the specified platform|unsupported",
     re.IGNORECASE,
 )
+NOT_FOUND = 404
 DISK_FULL = re.compile(r"no space left|disk quota", re.IGNORECASE)
 
 
@@ -73,10 +74,27 @@ class Images:
 
 def pull_error(image_ref: str, status: int | None, text: str) -> WorkspaceError:
     """Whether it can't be had (a person has to act), or not now (worth another try)."""
-    if DISK_FULL.search(text):
+    words = _without_names(image_ref, text)
+    if DISK_FULL.search(words):
         return ActionFailed(f"Image {image_ref} has no room on the engine's disk: {text}")
-    if NETWORK_TROUBLE.search(text):
+    if status != NOT_FOUND and NETWORK_TROUBLE.search(words):
         return Unreachable(f"The registry of image {image_ref} did not answer: {text}")
-    if NOT_TO_BE_HAD.search(text) or (status is not None and 400 <= status < 500):
+    if NOT_TO_BE_HAD.search(words) or (status is not None and 400 <= status < 500):
         return ImagePullFailed(f"Image {image_ref} can't be pulled: {text}")
     return Unreachable(f"Image {image_ref} could not be pulled: {text}")
+
+
+def _without_names(image_ref: str, text: str) -> str:
+    """What the engine says, without the names that a person chose: an image may be called `timeout`."""
+    repository, _, digest = image_ref.partition("@")
+    repository, colon, tag = repository.rpartition(":")
+    if not colon or "/" in tag:
+        repository, tag = f"{repository}{colon}{tag}", ""
+    host, _, path = repository.partition("/")
+    # As Docker tells them apart: the first part is a registry's host only when it looks like one.
+    if not path or not (set(host) & {".", ":"} or host == "localhost"):
+        host, path = "", repository
+    for name in (image_ref, repository, path, host, digest, tag):
+        if name:
+            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", "…", text)
+    return text

@@ -10,6 +10,7 @@ INSTALLATION = "codehub.installation"
 WORKSPACE = "codehub.workspace"
 ROLE = "codehub.role"
 OPERATION = "codehub.operation"
+MARKER = "codehub.marker"
 
 
 class Role(StrEnum):
@@ -19,6 +20,8 @@ class Role(StrEnum):
     STRAY = "stray"
     """A volume that the engine made by itself, because a container named one that was gone: never a home."""
     NETWORK = "network"
+    NODE = "node"
+    """The volume that tells which node's data this is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,9 @@ class Labels:
 
     def of_network(self) -> dict[str, str]:
         return {INSTALLATION: self.installation, ROLE: Role.NETWORK}
+
+    def of_node(self) -> dict[str, str]:
+        return {INSTALLATION: self.installation, ROLE: Role.NODE}
 
     def filter(self, role: Role) -> dict[str, list[str]]:
         """For the engine's listings."""

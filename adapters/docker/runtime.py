@@ -8,7 +8,7 @@ import structlog
 
 from adapters.docker.config import DockerConfig
 from adapters.docker.containers import Container, Containers
-from adapters.docker.engine import Engine, EngineInfo
+from adapters.docker.engine import Engine, EngineInfo, Identity
 from adapters.docker.events import DockerWatch
 from adapters.docker.homes import DockerHomes
 from adapters.docker.images import Images
@@ -43,14 +43,30 @@ class DockerRuntime:
     async def ping(self) -> EngineInfo:
         return await self._engine.info()
 
+    async def identify(self) -> Identity:
+        """Which engine this is, by itself and by what is on it."""
+        return Identity(await self.ping(), await self._volumes.marker.ensure(), bool(await self._volumes.found()))
+
+    def registered(self, marker: str) -> None:
+        """From now on, only what carries this marker is this node's engine."""
+        self._volumes.marker.registered = marker
+
+    async def confirm(self) -> None:
+        """Raises Unreachable while this node's engine does not answer, or another one does. One call."""
+        await self._volumes.marker.confirm()
+
     async def observe(self, workspace_id: WorkspaceId, *, probe: bool) -> Resources:
         (container, endpoint), volume = await asyncio.gather(
             self._container(workspace_id, probe=probe), self._volume(workspace_id)
         )
+        if container is ContainerState.ABSENT and volume is Presence.UNKNOWN:
+            # Of another engine than the node's, this says nothing.
+            container = ContainerState.UNKNOWN
         return Resources(container, volume, endpoint)
 
     async def observe_all(self) -> Mapping[WorkspaceId, Resources]:
-        containers, homes = await asyncio.gather(self._containers.list(), self._volumes.list())
+        # The homes last: what they are confirmed by held for the containers, too.
+        containers, homes = await self._containers.list(), await self._volumes.list()
         return {
             workspace_id: _resources(containers.get(workspace_id), home=workspace_id in homes)
             for workspace_id in homes | containers.keys()
@@ -77,6 +93,8 @@ class DockerRuntime:
             await self._containers.end(found)
 
     async def remove_volume(self, workspace_id: WorkspaceId) -> None:
+        # A worker that was killed in a transfer has left its container, which holds the volume.
+        await self.homes().cut_off(workspace_id)
         await self._volumes.remove(workspace_id)
 
     def homes(self, *, direct: bool = True) -> DockerHomes:
@@ -88,6 +106,10 @@ class DockerRuntime:
         watch = DockerWatch(self._engine, self.config.installation)
         self._watches.add(watch)
         return watch
+
+    async def ensure_network(self) -> None:
+        """The first start does it, too."""
+        await self._network.ensure()
 
     async def remove_network(self) -> None:
         """For an installation that goes away: its network and the rules for it."""

@@ -4,13 +4,19 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from docker import APIClient
+
 from adapters.docker.config import DockerConfig
 from adapters.docker.engine import Engine
 from adapters.docker.failures import Conflict, NotThere
 from adapters.docker.labels import WORKSPACE, Labels, Role
-from domain.errors import ActionFailed
+from adapters.docker.marker import Marker
+from domain.errors import ActionFailed, VolumeInUse
 from domain.model import OperationId, WorkspaceId
 from domain.naming import volume_name
+
+REMOVED_WITHIN = 1500.0
+"""Seconds. A disk may take minutes for a home of many files."""
 
 
 class Home(StrEnum):
@@ -27,15 +33,23 @@ class Volumes:
     def __init__(self, engine: Engine, config: DockerConfig) -> None:
         self._engine = engine
         self._labels = Labels(config.installation)
+        self.marker = Marker(engine, config)
 
     async def look(self, workspace_id: WorkspaceId) -> Home:
         try:
             found = await self._engine.look(lambda api: api.inspect_volume(volume_name(workspace_id)))
         except NotThere:
+            # Absent only from the data that should hold it.
+            await self.marker.confirm()
             return Home.ABSENT
         return self._whose(workspace_id, found)
 
     async def list(self) -> set[WorkspaceId]:
+        await self.marker.confirm()
+        return await self.found()
+
+    async def found(self) -> set[WorkspaceId]:
+        """Whatever is on this engine, be it the node's or not."""
         filters = self._labels.filter(Role.HOME)
         found = await self._engine.look(lambda api: api.volumes(filters=filters))
         listed = ((WorkspaceId(v["Labels"].get(WORKSPACE, "")), v["Name"]) for v in found["Volumes"] or [])
@@ -43,10 +57,13 @@ class Volumes:
 
     async def create(self, workspace_id: WorkspaceId, op_id: OperationId) -> Home:
         """What has the name then: the engine answers with the one that exists, whosever it is."""
+        await self.marker.confirm()
         labels = self._labels.of(workspace_id, Role.HOME, op_id)
         name = volume_name(workspace_id)
         made = await self._engine.act(lambda api: api.create_volume(name, driver="local", labels=labels))
-        return self._whose(workspace_id, made)
+        home = self._whose(workspace_id, made)
+        # An engine that was restarted tells no labels of one that was there before: then it has to be looked at.
+        return home if home is not Home.FOREIGN else await self.look(workspace_id)
 
     async def remove(self, workspace_id: WorkspaceId) -> None:
         name = volume_name(workspace_id)
@@ -56,11 +73,11 @@ class Volumes:
             case Home.FOREIGN:
                 raise foreign(workspace_id)
         try:
-            await self._engine.act(lambda api: api.remove_volume(name))
+            await self._engine.transfer(lambda api: _remove(api, name))
         except NotThere:
             return
         except Conflict as error:
-            raise ActionFailed(f"Volume {name} is still in use: stop its container first ({error})") from error
+            raise VolumeInUse(f"Volume {name} is still in use: stop its container first ({error})") from error
 
     def _whose(self, workspace_id: WorkspaceId, found: Mapping[str, Any]) -> Home:
         labels = found.get("Labels")
@@ -69,6 +86,13 @@ class Volumes:
         if self._labels.owns(labels, Role.STRAY, workspace_id):
             return Home.STRAY
         return Home.FOREIGN
+
+
+def _remove(api: APIClient, name: str) -> None:
+    # Not by `remove_volume`, which has the timeout of any call: the engine answers when the last file is gone.
+    url = api._url("/volumes/{0}", name)  # type: ignore[attr-defined] # noqa: SLF001
+    answer = api._delete(url, timeout=REMOVED_WITHIN)  # type: ignore[attr-defined] # noqa: SLF001
+    api._raise_for_status(answer)  # type: ignore[attr-defined] # noqa: SLF001
 
 
 def foreign(workspace_id: WorkspaceId) -> ActionFailed:

@@ -1,18 +1,39 @@
 """The runtime in this process's memory: instant, and as bad as it is told to be."""
 
 import asyncio
+import io
+import tarfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 from weakref import WeakSet
 
-from domain.errors import ActionFailed, ContainerWithoutVolume, DataLost, ImagePullFailed, Unreachable
+from domain.errors import ContainerWithoutVolume, DataLost, ImagePullFailed, Unreachable, VolumeInUse
 from domain.model import OperationId, WorkspaceId
 from domain.naming import volume_name
 from domain.observation import UNKNOWN_RESOURCES, ContainerState, Presence, Resources
 
 ENDPOINT = "memory.invalid:8080"
 """Well formed, and nobody is there."""
+
+
+def _empty_home() -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        top = tarfile.TarInfo("home")
+        top.type, top.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(top)
+    return made.getvalue()
+
+
+EMPTY_HOME = _empty_home()
+
+
+@dataclass(eq=False, slots=True)
+class MemoryVolume:
+    op_id: OperationId
+    tar: bytes = field(default_factory=lambda: EMPTY_HOME)
+    """What is in it, with `home/` as its top directory."""
 
 
 @dataclass(slots=True)
@@ -28,7 +49,7 @@ class MemoryRuntime:
     def __init__(self) -> None:
         self.missing_images: set[str] = set()
         """Images that can't be pulled."""
-        self.homes: dict[WorkspaceId, OperationId] = {}
+        self.volumes: dict[WorkspaceId, MemoryVolume] = {}
         self._containers: dict[WorkspaceId, _Container] = {}
         self._watches: WeakSet[MemoryWatch] = WeakSet()
         self._unreachable = False
@@ -55,26 +76,31 @@ class MemoryRuntime:
         self._changed(workspace_id)
 
     def drop_volume(self, workspace_id: WorkspaceId) -> None:
-        self.homes.pop(workspace_id, None)
+        self.volumes.pop(workspace_id, None)
         self._changed(workspace_id)
+
+    def reach(self) -> None:
+        """Raises Unreachable when it was told to."""
+        if self._unreachable:
+            raise _unreachable()
 
     async def observe(self, workspace_id: WorkspaceId, *, probe: bool) -> Resources:  # noqa: ARG002
         return UNKNOWN_RESOURCES if self._unreachable else self._resources(workspace_id)
 
     async def observe_all(self) -> Mapping[WorkspaceId, Resources]:
-        self._reach()
-        return {one: self._resources(one) for one in self.homes.keys() | self._containers.keys()}
+        self.reach()
+        return {one: self._resources(one) for one in self.volumes.keys() | self._containers.keys()}
 
     async def create_volume(self, workspace_id: WorkspaceId, op_id: OperationId) -> None:
-        self._reach()
-        if workspace_id not in self.homes:
-            self.homes[workspace_id] = op_id
+        self.reach()
+        if workspace_id not in self.volumes:
+            self.volumes[workspace_id] = MemoryVolume(op_id)
             self._changed(workspace_id)
 
     async def start(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> None:
-        self._reach()
+        self.reach()
         found = self._containers.get(workspace_id)
-        if workspace_id not in self.homes:
+        if workspace_id not in self.volumes:
             if found is not None and found.running:
                 raise ContainerWithoutVolume(f"A container runs, but {volume_name(workspace_id)} is gone")
             self._containers.pop(workspace_id, None)
@@ -87,15 +113,15 @@ class MemoryRuntime:
         self._changed(workspace_id)
 
     async def stop(self, workspace_id: WorkspaceId) -> None:
-        self._reach()
+        self.reach()
         if self._containers.pop(workspace_id, None):
             self._changed(workspace_id)
 
     async def remove_volume(self, workspace_id: WorkspaceId) -> None:
-        self._reach()
+        self.reach()
         if workspace_id in self._containers:
-            raise ActionFailed(f"Volume {volume_name(workspace_id)} is still in use: stop its container first")
-        if self.homes.pop(workspace_id, None):
+            raise VolumeInUse(f"Volume {volume_name(workspace_id)} is still in use: stop its container first")
+        if self.volumes.pop(workspace_id, None):
             self._changed(workspace_id)
 
     def watch(self) -> "MemoryWatch":
@@ -107,16 +133,12 @@ class MemoryRuntime:
         for watch in list(self._watches):
             await watch.aclose()
 
-    def _reach(self) -> None:
-        if self._unreachable:
-            raise _unreachable()
-
     def _changed(self, workspace_id: WorkspaceId) -> None:
         for watch in list(self._watches):
             watch.tell(workspace_id)
 
     def _resources(self, workspace_id: WorkspaceId) -> Resources:
-        volume = Presence.PRESENT if workspace_id in self.homes else Presence.ABSENT
+        volume = Presence.PRESENT if workspace_id in self.volumes else Presence.ABSENT
         container = self._containers.get(workspace_id)
         if container is None:
             return Resources(ContainerState.ABSENT, volume)
@@ -143,7 +165,7 @@ class MemoryWatch(AsyncIterator[WorkspaceId]):
         await self.aclose()
 
     async def __anext__(self) -> WorkspaceId:
-        while not self._pending:
+        while self._closed or not self._pending:
             if self._closed:
                 raise StopAsyncIteration
             if not self.reachable:

@@ -5,7 +5,9 @@ from datetime import datetime
 
 import asyncpg
 
+from adapters.postgres.actor import acting
 from adapters.postgres.database import Database
+from domain.audit import Actor, ActorKind
 from domain.model import UserId
 
 ADMIN = "admin"
@@ -66,13 +68,14 @@ class Accounts:
     database: Database
 
     async def create(self, username: str, password_hash: str, *, is_admin: bool = False) -> User:
-        row = await self.database.fetchrow(
-            "INSERT INTO users (username, password_hash, is_admin) VALUES ($1, $2, $3)"
-            " ON CONFLICT (username) DO NOTHING RETURNING *",
-            username,
-            password_hash,
-            is_admin,
-        )
+        async with self.database.transaction() as connection:
+            row = await connection.fetchrow(
+                "INSERT INTO users (username, password_hash, is_admin) VALUES ($1, $2, $3)"
+                " ON CONFLICT (username) DO NOTHING RETURNING *",
+                username,
+                password_hash,
+                is_admin,
+            )
         if row is None:
             raise UsernameTaken
         return to_user(row)
@@ -82,12 +85,14 @@ class Accounts:
 
     async def create_first_admin(self, password_hash: str) -> bool:
         """False when there is an admin already, or another process was faster: nothing is overwritten."""
-        created = await self.database.fetchval(
-            "INSERT INTO users (username, password_hash, is_admin) SELECT $1, $2, true"
-            " WHERE NOT EXISTS (SELECT FROM users WHERE is_admin) ON CONFLICT (username) DO NOTHING RETURNING true",
-            ADMIN,
-            password_hash,
-        )
+        with acting(Actor(ActorKind.SYSTEM, "codehub", reason="the first start")):
+            async with self.database.transaction() as connection:
+                created = await connection.fetchval(
+                    "INSERT INTO users (username, password_hash, is_admin) SELECT $1, $2, true WHERE NOT EXISTS"
+                    " (SELECT FROM users WHERE is_admin) ON CONFLICT (username) DO NOTHING RETURNING true",
+                    ADMIN,
+                    password_hash,
+                )
         return bool(created)
 
     async def get(self, user_id: UserId) -> User:
@@ -148,12 +153,14 @@ class Accounts:
 
     async def rehash(self, current: Credentials, new_hash: str) -> None:
         """The same password under stronger parameters: nothing ends."""
-        await self.database.execute(
-            "UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2",
-            current.user.id,
-            current.password_hash,
-            new_hash,
-        )
+        with acting(Actor(ActorKind.SYSTEM, "codehub", reason="the same password under stronger parameters")):
+            async with self.database.transaction() as connection:
+                await connection.execute(
+                    "UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2",
+                    current.user.id,
+                    current.password_hash,
+                    new_hash,
+                )
 
 
 def to_user(row: asyncpg.Record) -> User:

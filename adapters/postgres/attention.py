@@ -9,18 +9,20 @@ from domain.model import WorkspaceId
 from domain.observation import ContainerState, Presence, Resources
 
 # Somewhere to go and nobody on the way: phase is not what is desired, a person recovered it, or asked (again) for
-# its deletion.
+# its deletion, or it is to leave its node.
 _UNATTENDED = """
     w.operation = 'NONE' AND w.phase <> 'DELETED' AND (
         (w.phase <> 'ERROR' AND w.phase <> w.desired_state)
-        OR (w.phase = 'ERROR' AND (w.error_reason IS NULL OR w.deleted_at > w.phase_changed_at)))
+        OR (w.phase = 'ERROR' AND (w.error_reason IS NULL OR w.deleted_at > w.phase_changed_at))
+        OR (w.phase IN ('STANDBY', 'RUNNING') AND w.move_to IS NOT NULL AND w.move_to <> w.node))
 """
 
-# What a phase at rest says about the engine; ERROR says nothing, and a volume under restore is not a home.
+# What a phase at rest says about the engine; ERROR says nothing, and a part of a home is none.
 _DRIFTED = """
     w.operation = 'NONE' AND w.phase IN ('PENDING', 'ARCHIVED', 'STANDBY', 'RUNNING') AND (
         (w.phase = 'RUNNING') <> COALESCE(s.running, false)
-        OR (w.phase IN ('STANDBY', 'RUNNING')) <> COALESCE(s.volume AND w.home_ctx ->> 'restoring' IS NULL, false))
+        OR (w.phase IN ('STANDBY', 'RUNNING')) <> COALESCE(
+            s.volume AND w.home_ctx ->> 'restoring' IS NULL AND w.home_ctx ->> 'removing' IS NULL, false))
 """
 
 
@@ -36,7 +38,8 @@ class Attention:
         return [WorkspaceId(str(row["id"])) for row in rows]
 
     async def drifted(self, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
-        """Workspaces of this node at rest whose phase is not what the engine holds now."""
+        """Workspaces of this node at rest whose phase is not what the engine holds now. What their rows say is not
+        gone by any more: whoever reconciles them has to look."""
         return await self._drifted(node, seen, among=None)
 
     async def drifted_among(self, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
@@ -48,9 +51,14 @@ class Attention:
     ) -> list[WorkspaceId]:
         rows = await self.database.fetch(
             f"""
-            SELECT w.id FROM workspaces w
-            LEFT JOIN unnest($1::uuid[], $2::boolean[], $3::boolean[]) AS s (id, running, volume) ON s.id = w.id
-            WHERE w.node = $4 AND ($5::uuid[] IS NULL OR w.id = ANY($5)) AND {_DRIFTED}
+            WITH drifted AS (
+                SELECT w.id FROM workspaces w
+                LEFT JOIN unnest($1::uuid[], $2::boolean[], $3::boolean[]) AS s (id, running, volume) ON s.id = w.id
+                WHERE w.node = $4 AND ($5::uuid[] IS NULL OR w.id = ANY($5)) AND {_DRIFTED}
+            ), forgotten AS (
+                UPDATE workspaces SET observed_at = NULL WHERE id IN (SELECT id FROM drifted) AND operation = 'NONE'
+            )
+            SELECT id FROM drifted
             """,  # noqa: S608 - constant
             list(seen),
             [resources.container is ContainerState.READY for resources in seen.values()],
@@ -66,14 +74,15 @@ class Attention:
         )
         return {WorkspaceId(str(row["id"])) for row in rows}
 
-    async def stuck(self, patience: timedelta, timeouts: Mapping[str, timedelta]) -> list[WorkspaceId]:
-        """Unattended for longer than a wake should take, or in an operation for longer than its timeout."""
+    async def stuck(self, patience: timedelta, timeouts: Mapping[str, timedelta]) -> dict[WorkspaceId, str]:
+        """Unattended for longer than a wake should take, or in an operation for longer than its timeout: each with
+        what it has been like since."""
         rows = await self.database.fetch(
             f"""
-            SELECT w.id FROM workspaces w
+            SELECT w.id, w.updated_at FROM workspaces w
             WHERE w.phase <> 'DELETED' AND ({_UNATTENDED}) AND w.updated_at < now() - $1::interval
             UNION ALL
-            SELECT w.id FROM workspaces w
+            SELECT w.id, w.updated_at FROM workspaces w
             JOIN unnest($2::text[], $3::interval[]) AS t (operation, timeout) ON t.operation = w.operation
             WHERE w.operation <> 'NONE' AND w.op_started_at < now() - t.timeout - $1::interval
             """,  # noqa: S608 - constant
@@ -81,7 +90,17 @@ class Attention:
             list(timeouts),
             list(timeouts.values()),
         )
-        return [WorkspaceId(str(row["id"])) for row in rows]
+        return {WorkspaceId(str(row["id"])): row["updated_at"].isoformat() for row in rows}
+
+    async def not_begun(self, patience: timedelta) -> dict[WorkspaceId, str]:
+        """Operations that nobody took up for that long: they wait for a place or a worker, or were claimed by somebody
+        whose word was lost."""
+        rows = await self.database.fetch(
+            "SELECT w.id, w.op_id FROM workspaces w JOIN operations o ON o.id = w.op_id"
+            " WHERE w.operation <> 'NONE' AND o.attempts = 0 AND w.op_started_at < now() - $1::interval",
+            patience,
+        )
+        return {WorkspaceId(str(row["id"])): str(row["op_id"]) for row in rows}
 
     async def living(self) -> list[WorkspaceId]:
         """Everything that should have a running workflow."""

@@ -1,5 +1,6 @@
 """The API's side of `workspaces`: create, get, list, patch, and the operation log. Everything is the owner's own."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -124,6 +125,8 @@ class LoggedOperation:
     error_message: str | None
     bytes_done: int | None
     bytes_total: int | None
+    left_out: Mapping[str, int] | None
+    """Of an archive: how many sockets and devices are not in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ class Catalog:
                     if earlier is not None:
                         return Entry(to_workspace(earlier))
                 if new.desired_state is DesiredState.RUNNING:
-                    await self.desired_states.check_new(connection, new.owner, new.id)
+                    await self.desired_states.lock_limits(connection)
                 row = await connection.fetchrow(
                     _INSERT,
                     new.id,
@@ -152,6 +155,9 @@ class Catalog:
                     new.standby_ttl_seconds,
                     new.archive_ttl_seconds,
                 )
+                if new.desired_state is DesiredState.RUNNING:
+                    # After the row, so that a name which is taken is said to be so, whatever the limits.
+                    await self.desired_states.check_limits(connection, new.owner, new.id)
                 if key is not None:
                     await keep(connection, new.owner, key)
                 return Entry(to_workspace(_found(row)))
@@ -159,12 +165,12 @@ class Catalog:
             raise _name_taken(error) from error
 
     async def get(self, workspace_id: WorkspaceId, owner: UserId) -> Entry:
-        return _entry(_found(await self.database.fetchrow(_GET, workspace_id, owner)))
+        return to_entry(_found(await self.database.fetchrow(_GET, workspace_id, owner)))
 
     async def page(self, owner: UserId, *, limit: int, offset: int, phase: Phase | None = None) -> Page:
         """Newest first. `total` counts all that match, not only this page."""
         rows = await self.database.fetch(_LIST, owner, phase, limit, offset)
-        return Page([_entry(row) for row in rows if row["id"] is not None], rows[0]["total"])
+        return Page([to_entry(row) for row in rows if row["id"] is not None], rows[0]["total"])
 
     async def deleted_since(self, owner: UserId, since: datetime) -> list[WorkspaceId]:
         rows = await self.database.fetch(
@@ -185,7 +191,7 @@ class Catalog:
                     await self.desired_states.set_in(connection, workspace_id, desired, owner)
                 if metadata.given:
                     await _patch(connection, workspace_id, owner, metadata)
-                return _entry(_found(await connection.fetchrow(_GET, workspace_id, owner)))
+                return to_entry(_found(await connection.fetchrow(_GET, workspace_id, owner)))
         except asyncpg.UniqueViolationError as error:
             raise _name_taken(error) from error
 
@@ -213,7 +219,7 @@ async def _patch(connection: PooledConnection, workspace_id: WorkspaceId, owner:
     )
 
 
-def _entry(row: asyncpg.Record) -> Entry:
+def to_entry(row: asyncpg.Record) -> Entry:
     progress = None
     if row["bytes_done"] is not None:
         progress = Progress(row["bytes_done"], row["bytes_total"], row["attempts"])
@@ -234,6 +240,7 @@ def _logged(row: asyncpg.Record) -> LoggedOperation:
         error_message=row["error_message"],
         bytes_done=row["bytes_done"],
         bytes_total=row["bytes_total"],
+        left_out=row["context"].get("left_out"),
     )
 
 

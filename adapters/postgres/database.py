@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import asyncpg
+from opentelemetry.trace import SpanKind
+
+from adapters.postgres.actor import tell_actor
+from adapters.telemetry.tracing import span, sql_span
 
 # asyncpg's classes are generic for the type checker only.
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -25,6 +29,9 @@ _AWAY = (
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.TransactionRollbackError,
+    # It let us in before: a password that is being changed, a database that is being restored.
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
 )
 _CLOSE_SECONDS = 2.0
 _REFUSED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError, ValueError)
@@ -43,25 +50,26 @@ class Database:
     pool: Pool
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
-        with translated():
+        with translated(), sql_span(sql):
             return await self.pool.fetch(sql, *args)
 
     async def fetchrow(self, sql: str, *args: Any) -> asyncpg.Record | None:
-        with translated():
+        with translated(), sql_span(sql):
             return await self.pool.fetchrow(sql, *args)
 
     async def fetchval(self, sql: str, *args: Any) -> Any:
-        with translated():
+        with translated(), sql_span(sql):
             return await self.pool.fetchval(sql, *args)
 
     async def execute(self, sql: str, *args: Any) -> str:
-        with translated():
+        with translated(), sql_span(sql):
             return await self.pool.execute(sql, *args)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[PooledConnection]:
-        with translated():
+        with translated(), span("postgresql transaction", SpanKind.CLIENT):
             async with self.pool.acquire() as connection, connection.transaction():
+                await tell_actor(connection)
                 yield connection
 
     async def close(self) -> None:

@@ -57,7 +57,7 @@ class DesiredStates:
     ) -> Workspace:
         """As `set`, inside a transaction of the caller's."""
         if desired is DesiredState.RUNNING:
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", _LIMITS_LOCK)
+            await self.lock_limits(connection)
         ws = await self._locked(connection, workspace_id, owner)
         if ws.deleted_at is not None:
             raise Refused(Refusal.DELETING)
@@ -70,13 +70,12 @@ class DesiredStates:
         if ws.operation is not Operation.NONE:
             raise Refused(Refusal.OPERATION_RUNNING)
         if desired is DesiredState.RUNNING:
-            await self._check_limits(connection, ws.owner_user_id, ws.id)
+            await self.check_limits(connection, ws.owner_user_id, ws.id)
         return await _update(connection, ws.id, desired)
 
-    async def check_new(self, connection: PooledConnection, owner: UserId, workspace_id: WorkspaceId) -> None:
-        """Before a workspace is made that wants to be RUNNING."""
+    async def lock_limits(self, connection: PooledConnection) -> None:
+        """Before any row is locked or made: the order of every change that adds a RUNNING workspace."""
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LIMITS_LOCK)
-        await self._check_limits(connection, owner, workspace_id)
 
     async def delete(self, workspace_id: WorkspaceId, owner: UserId | None = None) -> Workspace:
         """From any phase, also ERROR; asked for again, it wakes again."""
@@ -96,12 +95,12 @@ class DesiredStates:
         A workspace in ERROR holds no place among the RUNNING ones, so it needs one to come back to it.
         """
         async with self.database.transaction() as connection:
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", _LIMITS_LOCK)
+            await self.lock_limits(connection)
             ws = await self._locked(connection, workspace_id, owner)
             if ws.phase is not Phase.ERROR:
                 raise Refused(Refusal.NOT_IN_ERROR)
             if ws.desired_state is DesiredState.RUNNING:
-                await self._check_limits(connection, ws.owner_user_id, ws.id)
+                await self.check_limits(connection, ws.owner_user_id, ws.id)
             row = await connection.fetchrow(
                 "UPDATE workspaces SET error_reason = NULL, error_count = 0 WHERE id = $1 RETURNING *", workspace_id
             )
@@ -121,7 +120,8 @@ class DesiredStates:
         )
         return to_workspace(_found(row))
 
-    async def _check_limits(self, connection: PooledConnection, owner: UserId, workspace_id: WorkspaceId) -> None:
+    async def check_limits(self, connection: PooledConnection, owner: UserId, workspace_id: WorkspaceId) -> None:
+        """Whether there is a place for this one among the others; with the limits locked."""
         running = _found(await connection.fetchrow(_COUNT_RUNNING, owner, workspace_id))
         if running["of_user"] >= self.limits.max_running_per_user:
             raise Refused(Refusal.USER_LIMIT, self.limits.max_running_per_user)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from adapters.postgres.database import Database
+from adapters.postgres.rows import to_home_ctx
 from domain.gc import Claims
-from domain.model import HomeContext, OperationId, Phase, WorkspaceId
+from domain.model import Operation, OperationId, Phase, WorkspaceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class GcState:
 class Orphan:
     key: str
     size: int
+    unknown: bool = False
+    """This database never heard of the operation that made it: it is from before, or another's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ class Garbage:
 
     async def claims(self, workspaces: Iterable[WorkspaceId]) -> Mapping[WorkspaceId, Claims]:
         rows = await self.database.fetch(
-            "SELECT id, phase, archive_key, archive_op_id, home_ctx FROM workspaces WHERE id = ANY($1::uuid[])",
+            "SELECT id, phase, operation, archive_key, archive_op_id, home_ctx FROM workspaces"
+            " WHERE id = ANY($1::uuid[])",
             list(workspaces),
         )
         found = [
@@ -55,18 +59,34 @@ class Garbage:
                 Phase(row["phase"]),
                 row["archive_key"],
                 OperationId(str(row["archive_op_id"])) if row["archive_op_id"] else None,
-                HomeContext(**row["home_ctx"]),
+                to_home_ctx(row["home_ctx"]),
+                Operation(row["operation"]),
             )
             for row in rows
         ]
         return {claims.workspace_id: claims for claims in found}
 
+    async def known(self, operations: Iterable[OperationId]) -> set[OperationId]:
+        """Those that this database has seen begin. They are never forgotten."""
+        rows = await self.database.fetch("SELECT id FROM operations WHERE id = ANY($1::uuid[])", list(operations))
+        return {OperationId(str(row["id"])) for row in rows}
+
+    async def accepted(self, keys: Iterable[str]) -> set[str]:
+        """Orphans that are not unknown, or that a person took for nobody's."""
+        rows = await self.database.fetch(
+            "SELECT key FROM gc_orphans WHERE key = ANY($1::text[]) AND NOT unknown", list(keys)
+        )
+        return {row["key"] for row in rows}
+
     async def mark(self, orphans: Sequence[Orphan], run: int) -> None:
         await self.database.execute(
-            "INSERT INTO gc_orphans (key, size, run) SELECT key, size, $3 FROM unnest($1::text[], $2::bigint[])"
-            " AS seen (key, size) ON CONFLICT (key) DO UPDATE SET run = $3, size = EXCLUDED.size",
+            "INSERT INTO gc_orphans (key, size, unknown, run)"
+            " SELECT key, size, unknown, $4 FROM unnest($1::text[], $2::bigint[], $3::boolean[])"
+            " AS seen (key, size, unknown) ON CONFLICT (key)"
+            " DO UPDATE SET run = $4, size = EXCLUDED.size, unknown = EXCLUDED.unknown",
             [orphan.key for orphan in orphans],
             [orphan.size for orphan in orphans],
+            [orphan.unknown for orphan in orphans],
             run,
         )
 
@@ -74,11 +94,12 @@ class Garbage:
         """What a complete run did not see as an orphan is none any more: wanted again, or gone."""
         await self.database.execute("DELETE FROM gc_orphans WHERE run < $1", run)
 
-    async def matured(self, delay: timedelta, limit: int) -> list[Orphan]:
+    async def matured(self, delay: timedelta, unknown_delay: timedelta, limit: int) -> list[Orphan]:
         rows = await self.database.fetch(
             "SELECT key, size FROM gc_orphans WHERE first_seen_at <= now() - $1::interval"
-            " ORDER BY first_seen_at LIMIT $2",
+            " AND (NOT unknown OR first_seen_at <= now() - $2::interval) ORDER BY first_seen_at LIMIT $3",
             delay,
+            unknown_delay,
             limit,
         )
         return [Orphan(row["key"], row["size"]) for row in rows]

@@ -43,6 +43,8 @@ async def record_holder(connection: Connection, lock_name: str, holder_id: str) 
 class Holder:
     holder_id: str
     acquired_at: datetime
+    seconds: float
+    """Since then, by the database's clock."""
     alive: bool
 
 
@@ -50,7 +52,7 @@ async def current_holder(database: Database, lock_name: str, lock_id: int) -> Ho
     """Who took the lock last, and whether anybody holds it now."""
     row = await database.fetchrow(
         """
-        SELECT holder_id, acquired_at, EXISTS (
+        SELECT holder_id, acquired_at, extract(epoch FROM clock_timestamp() - acquired_at)::float8 AS seconds, EXISTS (
             SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
             AND ((classid::bigint << 32) | objid::bigint) = $2) AS alive
@@ -59,4 +61,4 @@ async def current_holder(database: Database, lock_name: str, lock_id: int) -> Ho
         lock_name,
         lock_id,
     )
-    return Holder(row["holder_id"], row["acquired_at"], row["alive"]) if row else None
+    return Holder(**row) if row else None

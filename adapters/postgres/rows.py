@@ -44,9 +44,10 @@ def to_workspace(row: asyncpg.Record) -> Workspace:
         archive_key=row["archive_key"],
         error_count=row["error_count"],
         error_reason=ErrorReason(row["error_reason"]) if row["error_reason"] else None,
-        home_ctx=HomeContext(**row["home_ctx"]),
+        home_ctx=to_home_ctx(row["home_ctx"]),
         endpoint=row["endpoint"],
         node=row["node"],
+        move_to=row["move_to"],
         deleted_at=row["deleted_at"],
         last_access_at=row["last_access_at"],
         standby_ttl_seconds=row["standby_ttl_seconds"],
@@ -78,8 +79,13 @@ def from_conditions(conditions: Conditions) -> dict[str, dict[str, str]]:
     }
 
 
+def to_home_ctx(stored: Mapping[str, str]) -> HomeContext:
+    """What a newer version says beside it is not for this one."""
+    return HomeContext(stored.get("restoring"), stored.get("restore_marker"), stored.get("removing"))
+
+
 def from_home_ctx(home: HomeContext) -> dict[str, str]:
-    values = {"restoring": home.restoring, "restore_marker": home.restore_marker}
+    values = {"restoring": home.restoring, "restore_marker": home.restore_marker, "removing": home.removing}
     return {key: value for key, value in values.items() if value is not None}
 
 

@@ -15,6 +15,13 @@ FROM sessions s JOIN users u ON u.id = s.user_id
 WHERE s.token_hash = $1 AND s.expires_at > now() AND u.disabled_at IS NULL
 """
 
+_FIND_OF_USER = """
+SELECT u.id, u.username, u.is_admin, u.created_at, u.disabled_at, s.token_hash, s.expires_at
+FROM sessions s JOIN users u ON u.id = s.user_id
+WHERE s.user_id = $1 AND s.expires_at > now() AND u.disabled_at IS NULL
+ORDER BY s.expires_at DESC LIMIT 1000
+"""
+
 _FIND_BEARER = """
 SELECT u.id, u.username, u.is_admin, u.created_at, u.disabled_at, t.id AS token_id,
        t.last_used_at IS NULL OR t.last_used_at < now() - interval '1 minute' AS use_is_news
@@ -74,6 +81,10 @@ class Sessions:
         row = await self.database.fetchrow(_FIND_BY_COOKIE, token_hash)
         return Identity(_user(row), token_hash, row["expires_at"]) if row else None
 
+    async def of_user(self, user_id: UserId) -> list[Identity]:
+        rows = await self.database.fetch(_FIND_OF_USER, user_id)
+        return [Identity(_user(row), row["token_hash"], row["expires_at"]) for row in rows]
+
     async def close(self, token_hash: bytes) -> None:
         await self.database.execute("DELETE FROM sessions WHERE token_hash = $1", token_hash)
 
@@ -86,12 +97,13 @@ class ApiTokens:
     database: Database
 
     async def create(self, user_id: UserId, name: str, token_hash: bytes) -> ApiToken:
-        row = await self.database.fetchrow(
-            "INSERT INTO api_tokens (user_id, name, token_hash) VALUES ($1, $2, $3) RETURNING *",
-            user_id,
-            name,
-            token_hash,
-        )
+        async with self.database.transaction() as connection:
+            row = await connection.fetchrow(
+                "INSERT INTO api_tokens (user_id, name, token_hash) VALUES ($1, $2, $3) RETURNING *",
+                user_id,
+                name,
+                token_hash,
+            )
         if row is None:
             raise AssertionError("INSERT … RETURNING gives a row")
         return _token(row)
@@ -103,11 +115,11 @@ class ApiTokens:
         return [_token(row) for row in rows]
 
     async def revoke(self, user_id: UserId, token_id: str) -> bool:
-        return bool(
-            await self.database.fetchval(
+        async with self.database.transaction() as connection:
+            revoked = await connection.fetchval(
                 "DELETE FROM api_tokens WHERE id = $1 AND user_id = $2 RETURNING true", token_id, user_id
             )
-        )
+        return bool(revoked)
 
     async def find(self, token_hash: bytes) -> Identity | None:
         """One query; when it was used last is written at most once a minute."""

@@ -3,48 +3,93 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from adapters.postgres.database import Database
+import asyncpg
+
+from adapters.postgres.database import Database, PooledConnection
 from adapters.postgres.rows import from_conditions, from_home_ctx, to_workspace
 from domain.errors import MAX_RETRIES, TERMINAL_REASONS
 from domain.model import ErrorReason, OperationId, Workspace, WorkspaceId
+from domain.node import Node
 
+# The whole row is compared, by the time of its last change: what was judged on a row that has moved on is void, even
+# where it has come back to look the same (a late answer of a whole operation ago).
 _SAVE = """
 WITH saved AS (
     UPDATE workspaces SET
-        conditions = $8, observed_at = $9, phase = $10, phase_changed_at = $11, operation = $12, op_id = $13,
-        op_started_at = $14, archive_op_id = $15, error_count = $16, error_reason = $17, home_ctx = $18,
-        endpoint = $19, node = $20, last_access_at = GREATEST(last_access_at, $21)
-    WHERE id = $1 AND operation = $2 AND op_id IS NOT DISTINCT FROM $3 AND archive_op_id IS NOT DISTINCT FROM $4
-      AND archive_key IS NOT DISTINCT FROM $5 AND desired_state = $6 AND error_reason IS NOT DISTINCT FROM $7
-      AND home_ctx = $23
+        conditions = $6, observed_at = CASE WHEN $20 THEN $7 ELSE observed_at END, phase = $8,
+        phase_changed_at = $9, operation = $10, op_id = $11, op_started_at = $12,
+        archive_op_id = $13, error_count = $14, error_reason = $15, home_ctx = $16,
+        endpoint = $17, node = $18, last_access_at = GREATEST(last_access_at, $19),
+        move_to = CASE WHEN $21 THEN NULL ELSE move_to END
+    WHERE id = $1 AND updated_at = $2 AND op_id IS NOT DISTINCT FROM $3
+      AND ($4::integer IS NULL
+        OR EXISTS (SELECT FROM operations o WHERE o.id = $3 AND o.attempts = $4 AND o.outcome IS NULL))
     RETURNING id
 ), finished AS (
     UPDATE operations SET
-        finished_at = $9, outcome = CASE WHEN $17::text IS NULL THEN 'SUCCEEDED' ELSE 'FAILED' END,
-        error_reason = $17, error_message = COALESCE($22, error_message)
-    WHERE id = $3 AND outcome IS NULL AND $3 IS DISTINCT FROM $13 AND EXISTS (SELECT FROM saved)
+        finished_at = $7, outcome = CASE WHEN $15::text IS NULL THEN 'SUCCEEDED' ELSE 'FAILED' END,
+        error_reason = $15, error_message = COALESCE($5, error_message)
+    WHERE id = $3 AND outcome IS NULL AND $3 IS DISTINCT FROM $11 AND EXISTS (SELECT FROM saved)
     RETURNING id
 ), started AS (
     INSERT INTO operations (id, workspace_id, operation, previous_phase, started_at)
-    SELECT $13, $1, $12, $10, $14 FROM saved
-    WHERE $13 IS NOT NULL AND $13 IS DISTINCT FROM $3 AND (SELECT count(*) FROM finished) >= 0
+    SELECT $11, $1, $10, $8, $12 FROM saved
+    WHERE $11 IS NOT NULL AND $11 IS DISTINCT FROM $3 AND (SELECT count(*) FROM finished) >= 0
 )
 SELECT count(*) FROM saved
+"""
+
+# One round trip: the row, the one clock, and what there is to know of its node (or of the reader's, where it has none).
+_LOAD = """
+SELECT w.*, clock_timestamp() AS now, n.name AS node_name, n.seen_at AS node_seen_at, n.swept_at AS node_swept_at,
+    n.capacity AS node_capacity, n.cordoned_at IS NOT NULL AS node_cordoned, n.removed_at IS NOT NULL AS node_removed,
+    n.lost_at IS NOT NULL AS node_lost,
+    (SELECT count(*) FROM (SELECT FROM nodes WHERE removed_at IS NULL LIMIT 2) AS found) > 1 AS several_nodes,
+    u.username AS owner_name
+FROM workspaces w JOIN users u ON u.id = w.owner_user_id
+    LEFT JOIN nodes n ON n.name = COALESCE(w.node, $2) WHERE w.id = $1
 """
 
 _FAIL = """
 WITH failed AS (
     UPDATE workspaces SET
         phase = 'ERROR', phase_changed_at = now(), operation = 'NONE', op_id = NULL, op_started_at = NULL,
-        error_reason = $3, error_count = GREATEST(error_count, $4)
+        error_reason = $3, error_count = GREATEST(error_count, $4), move_to = NULL
     WHERE id = $1 AND operation <> 'NONE' AND op_id = $2
     RETURNING id
 )
 UPDATE operations SET finished_at = now(), outcome = 'FAILED', error_reason = $3, error_message = $5
 WHERE id = $2 AND outcome IS NULL AND EXISTS (SELECT FROM failed)
+RETURNING operation, extract(epoch FROM finished_at - started_at)::float8 AS seconds
 """
 
-_CURRENT = "EXISTS (SELECT FROM operations o WHERE o.id = $2 AND o.attempts = $3 AND o.outcome IS NULL)"
+# What only the latest attempt may write. Its number is locked, not only read: a later attempt that begins meanwhile
+# begins after this was saved, and sees it. The row comes first, as everywhere, so that nobody waits for each other.
+_AS_LATEST = """
+WITH held AS (
+    SELECT id FROM workspaces WHERE id = $1 AND op_id = $2 FOR UPDATE
+), latest AS (
+    SELECT id FROM operations
+    WHERE id = $2 AND attempts = $3 AND outcome IS NULL AND EXISTS (SELECT FROM held) FOR SHARE
+)
+UPDATE workspaces SET {change} WHERE id = $1 AND EXISTS (SELECT FROM latest)
+"""
+_ARCHIVED = _AS_LATEST.format(change="archive_key = $4")
+_RESTORED = _AS_LATEST.format(change="home_ctx = jsonb_build_object('restore_marker', $4::text)")
+_REMOVING = _AS_LATEST.format(change="home_ctx = home_ctx || jsonb_build_object('removing', $4::text)")
+_NOT_REMOVED = _AS_LATEST.format(change="home_ctx = home_ctx - 'removing'")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    workspace: Workspace
+    now: datetime
+    """The database's time: one clock for all that compares times, whatever the workers' clocks say."""
+    node: Node | None
+    """Its own; where it has none, that of whoever asked."""
+    several: bool
+    """There is more than one node."""
+    owner_name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +97,37 @@ class WorkspaceStore:
     database: Database
 
     async def load(self, workspace_id: WorkspaceId) -> Workspace | None:
-        loaded = await self.load_now(workspace_id)
-        return loaded[0] if loaded else None
+        row = await self.database.fetchrow("SELECT * FROM workspaces WHERE id = $1", workspace_id)
+        return to_workspace(row) if row else None
 
-    async def load_now(self, workspace_id: WorkspaceId) -> tuple[Workspace, datetime] | None:
-        """The row, and the database's time: one clock for all that compares times, whatever the workers' clocks say."""
-        row = await self.database.fetchrow(
-            "SELECT *, clock_timestamp() AS now FROM workspaces WHERE id = $1", workspace_id
-        )
-        return (to_workspace(row), row["now"]) if row else None
+    async def load_now(self, workspace_id: WorkspaceId, node: str) -> "Loaded | None":
+        """With what a worker of `node` has to know to judge it."""
+        row = await self.database.fetchrow(_LOAD, workspace_id, node)
+        return _loaded(row) if row else None
 
-    async def save(self, before: Workspace, after: Workspace, message: str | None = None) -> bool:
+    async def save(
+        self,
+        before: Workspace,
+        after: Workspace,
+        message: str | None = None,
+        *,
+        attempt: int | None = None,
+        looked: bool = True,
+        within: "PooledConnection | None" = None,
+    ) -> bool:
         """Save what was observed, judged and decided, and log the operation, in one transaction.
 
-        False when the row has moved on since it was loaded: then nothing was written.
+        False when the row has moved on since it was loaded, or when `attempt` of its operation was superseded: then
+        nothing was written. Not `looked`: judged by what was known, so a sweep that found it to be wrong meanwhile
+        stays heard. `within` is the caller's transaction.
         """
-        saved = await self.database.fetchval(
+        saved = await (within or self.database).fetchval(
             _SAVE,
             before.id,
-            before.operation,
+            before.updated_at,
             before.op_id,
-            before.archive_op_id,
-            before.archive_key,
-            before.desired_state,
-            before.error_reason,
+            attempt,
+            message,
             from_conditions(after.conditions),
             after.observed_at,
             after.phase,
@@ -90,15 +142,26 @@ class WorkspaceStore:
             after.endpoint,
             after.node,
             after.last_access_at,
-            message,
-            from_home_ctx(before.home_ctx),
+            looked,
+            before.move_to is not None and after.move_to is None,
         )
         return bool(saved)
 
-    async def fail(self, workspace_id: WorkspaceId, op_id: OperationId, reason: ErrorReason, message: str) -> None:
-        """The operation failed for good: phase, operation and error in one statement. archive_op_id stays."""
-        least = 1 if reason in TERMINAL_REASONS else MAX_RETRIES
-        await self.database.execute(_FAIL, workspace_id, op_id, reason, least, message)
+    async def fail(
+        self,
+        workspace_id: WorkspaceId,
+        op_id: OperationId,
+        reason: ErrorReason,
+        message: str,
+        max_retries: int = MAX_RETRIES,
+    ) -> tuple[str, float] | None:
+        """The operation failed for good: phase, operation and error in one statement. archive_op_id stays.
+
+        Which operation that was, and how many seconds it took; None when it was over already.
+        """
+        least = 1 if reason in TERMINAL_REASONS else max_retries
+        row = await self.database.fetchrow(_FAIL, workspace_id, op_id, reason, least, message)
+        return (row["operation"], row["seconds"]) if row else None
 
     async def begin_attempt(self, op_id: OperationId) -> int | None:
         """Number this attempt; a later one supersedes it. None when the operation is over."""
@@ -116,26 +179,19 @@ class WorkspaceStore:
 
     async def save_archive_key(self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str) -> bool:
         """After the store's copy was verified, before the volume goes. False when superseded."""
-        saved = await self.database.execute(
-            f"UPDATE workspaces SET archive_key = $4 WHERE id = $1 AND op_id = $2 AND {_CURRENT}",  # noqa: S608
-            workspace_id,
-            op_id,
-            attempt,
-            key,
-        )
-        return saved == "UPDATE 1"
+        return await self.database.execute(_ARCHIVED, workspace_id, op_id, attempt, key) == "UPDATE 1"
+
+    async def save_removing(self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str) -> bool:
+        """Before the first file goes: from now on the home is in the archive only. False when superseded."""
+        return await self.database.execute(_REMOVING, workspace_id, op_id, attempt, key) == "UPDATE 1"
+
+    async def save_not_removed(self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int) -> None:
+        """The engine refused before the first file went: the volume is as it was."""
+        await self.database.execute(_NOT_REMOVED, workspace_id, op_id, attempt)
 
     async def save_restore_marker(self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str) -> bool:
         """The volume holds all of the archive: from now on it is a home. False when superseded."""
-        saved = await self.database.execute(
-            "UPDATE workspaces SET home_ctx = jsonb_build_object('restore_marker', $4::text)"  # noqa: S608
-            f" WHERE id = $1 AND op_id = $2 AND archive_key = $4 AND {_CURRENT}",
-            workspace_id,
-            op_id,
-            attempt,
-            key,
-        )
-        return saved == "UPDATE 1"
+        return await self.database.execute(_RESTORED, workspace_id, op_id, attempt, key) == "UPDATE 1"
 
     async def save_progress(self, op_id: OperationId, attempt: int, done: int, total: int | None) -> None:
         await self.database.execute(
@@ -174,3 +230,18 @@ class WorkspaceStore:
         await self.database.execute(
             "UPDATE workspaces SET op_started_at = now() WHERE id = $1 AND operation <> 'NONE'", workspace_id
         )
+
+
+def _loaded(row: asyncpg.Record) -> Loaded:
+    node = None
+    if row["node_name"] is not None:
+        node = Node(
+            name=row["node_name"],
+            seen_at=row["node_seen_at"],
+            swept_at=row["node_swept_at"],
+            capacity=row["node_capacity"],
+            cordoned=row["node_cordoned"],
+            removed=row["node_removed"],
+            lost=row["node_lost"],
+        )
+    return Loaded(to_workspace(row), row["now"], node, row["several_nodes"], row["owner_name"])

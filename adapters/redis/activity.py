@@ -1,6 +1,6 @@
 """The ZSET in which the proxies leave when each workspace was last used."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -55,11 +55,16 @@ class ActivityLog:
         return {WorkspaceId(_text(member)): datetime.fromtimestamp(score, UTC) for member, score in found}
 
     async def last_seen(self, workspace_id: WorkspaceId) -> datetime | None:
+        return (await self.last_seen_of([workspace_id])).get(workspace_id)
+
+    async def last_seen_of(self, workspaces: Sequence[WorkspaceId]) -> dict[WorkspaceId, datetime]:
+        """Of those that were seen."""
         try:
-            score = await self.redis.zscore(self.key, workspace_id)
+            found = await self.redis.zmscore(self.key, list(workspaces))
         except (RedisError, OSError) as error:
             raise RedisUnavailable(f"Redis did not answer: {error}") from error
-        return datetime.fromtimestamp(score, UTC) if score is not None else None
+        scores = zip(workspaces, found, strict=True)
+        return {id_: datetime.fromtimestamp(score, UTC) for id_, score in scores if score is not None}
 
     async def remove(self, copied: Mapping[WorkspaceId, datetime]) -> None:
         items = list(copied.items())

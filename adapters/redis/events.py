@@ -1,9 +1,9 @@
-"""Live events between processes: small messages that say which workspace changed; whoever shows it loads the row."""
+"""Live events between processes: small messages that say what changed; whoever shows or remembers it looks again."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -28,6 +28,11 @@ class EventKind(StrEnum):
     PROGRESS = "workspace_progress"
     REFRESH = "refresh"
     """Something may have been missed: look at everything again."""
+    LOGINS = "logins_changed"
+    """A session or token of the user ended, or what the user may do has changed: ask again who is calling."""
+
+
+_OF_NO_WORKSPACE = frozenset({EventKind.REFRESH, EventKind.LOGINS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,18 @@ class Event:
     user_id: UserId
     workspace_id: WorkspaceId = NO_WORKSPACE
     details: dict[str, Any] | None = None
+
+
+@contextmanager
+def _patient(connection: Any) -> Iterator[None]:
+    """Without a timeout of its own: each command would be likely to lose the cancellation of whoever listens (see
+    adapters.tasks). The pool gets the connection back as it was.
+    """
+    timeout, connection.socket_timeout = connection.socket_timeout, None
+    try:
+        yield
+    finally:
+        connection.socket_timeout = timeout
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +76,8 @@ class EventBus:
         try:
             async with self.redis.pubsub() as pubsub:
                 await pubsub.psubscribe(f"{self.prefix}*")
-                yield self._events(pubsub)
+                with _patient(pubsub.connection):
+                    yield self._events(pubsub)
         except (RedisError, OSError) as error:
             raise RedisUnavailable(f"Redis did not answer: {error}") from error
 
@@ -68,7 +86,8 @@ class EventBus:
             message = await pubsub.get_message(ignore_subscribe_messages=True, timeout=_POLL)
             if message is None:
                 # A server that is gone without a word is found by asking.
-                await asyncio.wait_for(pubsub.ping(), _POLL)
+                async with asyncio.timeout(_POLL):
+                    await pubsub.ping()
                 continue
             event = self._event(message)
             if event is not None:
@@ -80,7 +99,7 @@ class EventBus:
             user = UserId(message["channel"].decode().removeprefix(self.prefix))
             body = json.loads(message["data"])
             kind = EventKind(body.pop("type"))
-            workspace_id = NO_WORKSPACE if kind is EventKind.REFRESH else WorkspaceId(str(UUID(body.pop("id"))))
+            workspace_id = NO_WORKSPACE if kind in _OF_NO_WORKSPACE else WorkspaceId(str(UUID(body.pop("id"))))
             return Event(kind, user, workspace_id, body)
         except (ValueError, KeyError, TypeError, AttributeError):
             return None

@@ -10,7 +10,9 @@ import aiohttp
 from aiobotocore.config import AioConfig
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.handlers import add_expect_header
+from opentelemetry.trace import SpanKind
 
+from adapters.telemetry.tracing import span
 from domain.errors import ActionFailed, Unreachable
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ class S3Config:
     bucket: str
     secret_key: str = field(repr=False)
     region: str = "us-east-1"
+    ca_bundle: str | None = None
+    """File of the CA that signed the endpoint's certificate; None: those that this machine trusts."""
     timeout: float = 20.0
     """Seconds without a byte after which a connection counts as broken."""
 
@@ -43,6 +47,7 @@ async def open_client(config: S3Config) -> AsyncIterator["S3Client"]:
         aws_access_key_id=config.access_key,
         aws_secret_access_key=config.secret_key,
         region_name=config.region,
+        verify=config.ca_bundle,
         config=AioConfig(
             signature_version="s3v4",
             connect_timeout=min(5.0, config.timeout),
@@ -61,7 +66,8 @@ async def open_client(config: S3Config) -> AsyncIterator["S3Client"]:
 @contextmanager
 def translated(what: str) -> Iterator[None]:
     try:
-        yield
+        with span(f"s3 {what.rpartition('/')[2]}", SpanKind.CLIENT):
+            yield
     except ClientError as error:
         raise _answered(error, what) from error
     except AWAY as error:

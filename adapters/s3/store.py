@@ -23,6 +23,8 @@ log = structlog.get_logger()
 _CHUNK = 1024 * 1024
 _PARTS_IN_FLIGHT = 3
 _RESUMES = 3
+_DELETED_AT_ONCE = 100
+"""S3 takes a thousand, but a store that is busy answers for so many too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +143,8 @@ class S3ArchiveStore:
             yield upload
 
     async def delete(self, keys: list[str]) -> None:
-        for start in range(0, len(keys), 1000):
-            batch: list[ObjectIdentifierTypeDef] = [{"Key": key} for key in keys[start : start + 1000]]
+        for start in range(0, len(keys), _DELETED_AT_ONCE):
+            batch: list[ObjectIdentifierTypeDef] = [{"Key": key} for key in keys[start : start + _DELETED_AT_ONCE]]
             with translated("deleting"):
                 answer = await self.client.delete_objects(Bucket=self.bucket, Delete={"Objects": batch})
             if errors := answer.get("Errors"):

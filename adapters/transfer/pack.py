@@ -1,6 +1,7 @@
 """From a home's tar stream to the parts of its archive."""
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -11,6 +12,9 @@ from adapters.transfer.tarscan import TarScanner
 
 MIB = 1024 * 1024
 LEVEL = 3
+THREADS = min(os.cpu_count() or 1, 4)
+JOB_SIZE = 2 * MIB
+"""What a thread compresses at a time. Each needs several times that, whatever the size of the archive."""
 LONGEST_PATH = 3800
 """Bytes. The engine extracts by whole paths, of which Linux takes 4,095 bytes, and what lies beyond that it leaves out
 of a tar without a word: so a directory must leave room for the longest name below it."""
@@ -21,8 +25,9 @@ class Unrestorable(Exception):
 
 
 def part_size(number: int) -> int:
-    """Of the part with this number: stores take 10,000 parts, so large archives get larger ones."""
-    return (16 if number <= 4000 else 64) * MIB
+    """Of the part with this number: stores take 10,000 parts, so large archives get larger ones. A few of them are in
+    memory at a time."""
+    return (8 if number <= 2000 else 16 if number <= 5000 else 32) * MIB
 
 
 @dataclass(slots=True)
@@ -39,11 +44,14 @@ class Packed:
         return self.digest.hexdigest()
 
 
-def pack(source: Iterable[bytes], packed: Packed, threads: int = -1) -> Iterator[bytes]:
+def pack(source: Iterable[bytes], packed: Packed, threads: int = THREADS) -> Iterator[bytes]:
     """Compress `source` into parts. Raises TarBroken before the last part when the stream was cut, Unrestorable when
     it could not be extracted again."""
     # The frame's own checksum lets plain `zstd -t` find damage, too.
-    compressor = zstandard.ZstdCompressor(level=LEVEL, threads=threads, write_checksum=True).compressobj()
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        LEVEL, threads=threads, job_size=JOB_SIZE if threads else 0, write_checksum=True
+    )
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     buffer = BytesIO()
     number = 1
     for chunk in source:

@@ -70,7 +70,8 @@ class TarScanner:
         if self.ended:
             return chunk
         cursor = _Cursor(self._carry + chunk if self._carry else chunk)
-        while cursor.left and self._advance(cursor):
+        end = len(cursor.data)
+        while cursor.position < end and self._advance(cursor):
             pass
         kept = cursor.entry_start
         cursor.out.append(cursor.data[cursor.passed : kept])
@@ -83,14 +84,16 @@ class TarScanner:
 
     def _advance(self, cursor: _Cursor) -> bool:
         """Go over one thing; False when more bytes are needed to know it."""
+        position = cursor.position
+        left = len(cursor.data) - position
         if self._payload and not self._map_follows:
-            taken = min(self._payload, cursor.left)
+            taken = min(self._payload, left)
             self._payload -= taken
-            cursor.position += taken
+            cursor.position = position + taken
             return True
-        if cursor.left < _BLOCK:
+        if left < _BLOCK:
             return False
-        header = cursor.data[cursor.position : cursor.position + _BLOCK]
+        header = cursor.data[position : position + _BLOCK]
         if self._map_follows:
             self._map_follows = header[504] != 0
             cursor.position += _BLOCK

@@ -1,7 +1,5 @@
 """A real image registry on loopback, which Docker uses without TLS."""
 
-import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,6 +9,9 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+
+from tests.debian import unpacked
+from tests.ports import free_port
 
 CONFIG = """
 version: 0.1
@@ -38,31 +39,11 @@ def registry(folder: Path) -> Iterator[str]:
         process.wait(10)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def _program(folder: Path) -> str:
-    """Debian's. Taken from the package without installing it, which would start a service for good."""
-    found = shutil.which("docker-registry")
-    if found:
-        return found
-    if shutil.which("apt-get") is None:
-        pytest.skip("no docker-registry, and no apt-get to get it with")
-    if not _download(folder):
-        subprocess.run(["apt-get", "update"], check=False, capture_output=True)
-        if not _download(folder):
-            pytest.skip("docker-registry can't be downloaded")
-    package = next(folder.glob("docker-registry_*.deb"))
-    subprocess.run(["dpkg", "-x", package, folder / "package"], check=True)
-    return str(folder / "package/usr/bin/docker-registry")
-
-
-def _download(folder: Path) -> bool:
-    # apt drops its rights for a download; the folder is the test's own.
-    command = ["apt-get", "-o", "APT::Sandbox::User=root", "download", "docker-registry"]
-    return subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode == 0
+    found = unpacked("docker-registry", "docker-registry", folder)
+    if found is None:
+        pytest.skip("no docker-registry, and Debian's can't be downloaded")
+    return found
 
 
 def _wait(url: str) -> None:

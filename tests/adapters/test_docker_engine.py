@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,9 @@ from domain.errors import ActionFailed, Unreachable
 from domain.model import OperationId
 from domain.observation import UNKNOWN_RESOURCES, Resources
 from tests.adapters.docker_relay import Relay
-from tests.adapters.docker_world import DockerWorld, docker_world, new_workspace
+from tests.adapters.docker_world import DockerWorld, new_workspace
 
 OP = OperationId("op-1")
-
-
-@pytest.fixture
-async def world(docker_host: str, test_image: str, installation: str) -> AsyncIterator[DockerWorld]:
-    async with docker_world(docker_host, test_image, installation) as made:
-        yield made
 
 
 @pytest.mark.docker
@@ -43,20 +36,20 @@ async def test_ping(world: DockerWorld) -> None:
 @pytest.mark.docker
 async def test_many_calls_at_once(world: DockerWorld) -> None:
     """More than there are threads, each about another workspace: all are answered, and the loop stays free."""
-    late = 0.0
+    beats = 0
 
     async def heartbeat() -> None:
-        nonlocal late
+        nonlocal beats
         while True:
-            before = time.monotonic()
             await asyncio.sleep(0.01)
-            late = max(late, time.monotonic() - before)
+            beats += 1
 
     beating = asyncio.ensure_future(heartbeat())
     seen = await asyncio.gather(*(world.runtime.observe(new_workspace(), probe=True) for _ in range(200)))
     beating.cancel()
     assert seen == [Resources()] * 200
-    assert late < 1
+    # Were they made in the loop, there would be one (seen), however fast or slow the machine is.
+    assert beats > 2
 
 
 async def test_engine_that_was_never_there(tmp_path: Path) -> None:

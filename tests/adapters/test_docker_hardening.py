@@ -1,11 +1,9 @@
 """What a workspace can't do, as the engine says it and as it looks from inside (PROMISES 36, 37)."""
 
-import os
-import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -17,15 +15,7 @@ from tests.adapters.docker_world import PORT, SMALL, DockerWorld, docker_world, 
 pytestmark = pytest.mark.docker
 
 OP = OperationId("op-1")
-needs_iptables = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("iptables") is None, reason="needs root and iptables"
-)
-
-
-@pytest.fixture
-async def world(docker_host: str, test_image: str, installation: str) -> AsyncIterator[DockerWorld]:
-    async with docker_world(docker_host, test_image, installation) as made:
-        yield made
+needs_iptables = pytest.mark.usefixtures("iptables")
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -13,8 +13,9 @@ from adapters.docker.images import pull_error
 from domain.errors import ActionFailed, ImagePullFailed, Unreachable
 from domain.model import OperationId, WorkspaceId
 from domain.observation import ContainerState, Presence, Resources
-from tests.adapters.docker_registry import free_port, registry
-from tests.adapters.docker_world import DockerWorld, docker_world, new_workspace
+from tests.adapters.docker_registry import registry
+from tests.adapters.docker_world import DockerWorld, new_workspace
+from tests.ports import free_port
 
 OP = OperationId("op-1")
 
@@ -23,19 +24,6 @@ OP = OperationId("op-1")
 def registry_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with registry(tmp_path_factory.mktemp("registry")) as host:
         yield host
-
-
-@pytest.fixture
-async def world(docker_host: str, test_image: str, installation: str) -> AsyncIterator[DockerWorld]:
-    async with docker_world(docker_host, test_image, installation) as made:
-        yield made
-
-
-@pytest.fixture
-async def ws(world: DockerWorld) -> WorkspaceId:
-    made = new_workspace()
-    await world.runtime.create_volume(made, OP)
-    return made
 
 
 @pytest.fixture
@@ -154,3 +142,35 @@ def test_what_a_failed_pull_means(status: int | None, text: str, expected: type[
     error = pull_error("r/x:1", status, text)
     assert type(error) is expected
     assert text in str(error)
+
+
+@pytest.mark.parametrize(
+    ("image", "status", "text"),
+    [
+        ("acme/timeout-tool", 404, "manifest for acme/timeout-tool:latest not found: manifest unknown"),
+        ("acme/eof", 404, "pull access denied for acme/eof, repository does not exist or may require 'docker login'"),
+        ("eof:1", None, "manifest for eof:1 not found: manifest unknown: manifest unknown"),
+        ("acme/eof:timeout", 500, 'Get "https://registry/v2/acme/eof/manifests/timeout": unauthorized'),
+        ("x509.example.com/acme/tool:1", 500, 'Get "https://x509.example.com/v2/acme/tool/manifests/1": denied'),
+        ("localhost:5000/eof", None, "manifest for localhost:5000/eof:latest not found"),
+        ("acme/tool@sha256:0e0f", 404, "manifest for acme/tool@sha256:0e0f not found"),
+        ("acme/tool:1", 404, "not found, after a timeout of the mirror"),
+    ],
+)
+def test_a_name_is_no_trouble(image: str, status: int | None, text: str) -> None:
+    """An image, a tag or a registry may be called like what a network says when it fails."""
+    assert type(pull_error(image, status, text)) is ImagePullFailed
+
+
+@pytest.mark.parametrize(
+    ("image", "text"),
+    [
+        ("acme/timeout:1", 'Get "https://registry/v2/": dial tcp 10.0.0.2:443: i/o timeout'),
+        ("timeout", 'Get "https://registry/v2/": context deadline exceeded (Client.Timeout exceeded)'),
+        ("acme/unknown", 'Get "https://registry/v2/acme/unknown/manifests/1": unexpected EOF'),
+        ("denied.example.com/x:1", "dial tcp: lookup denied.example.com: no such host"),
+    ],
+)
+def test_trouble_is_trouble_whatever_the_name(image: str, text: str) -> None:
+    """And a name that sounds final does not make it so."""
+    assert type(pull_error(image, 500, text)) is Unreachable

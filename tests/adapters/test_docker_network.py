@@ -1,7 +1,6 @@
 """The network of an installation: made once, whoever comes first, and again when it is gone."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 from structlog.testing import capture_logs
@@ -10,24 +9,11 @@ from adapters.docker.firewall import Firewall
 from domain.errors import ActionFailed
 from domain.model import OperationId, WorkspaceId
 from domain.observation import ContainerState
-from tests.adapters.docker_world import DockerWorld, docker_world, new_workspace
+from tests.adapters.docker_world import DockerWorld
 
 pytestmark = pytest.mark.docker
 
 OP = OperationId("op-1")
-
-
-@pytest.fixture
-async def world(docker_host: str, test_image: str, installation: str) -> AsyncIterator[DockerWorld]:
-    async with docker_world(docker_host, test_image, installation) as made:
-        yield made
-
-
-@pytest.fixture
-async def ws(world: DockerWorld) -> WorkspaceId:
-    made = new_workspace()
-    await world.runtime.create_volume(made, OP)
-    return made
 
 
 async def test_many_workers_at_once(world: DockerWorld) -> None:

@@ -1,7 +1,6 @@
 """STARTING and STOPPING on a real engine: what was there before, what goes wrong on the way."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from domain.errors import ActionFailed, DataLost
 from domain.model import OperationId, WorkspaceId
 from domain.naming import container_name, volume_name
 from domain.observation import ContainerState, Presence, Resources
-from tests.adapters.docker_world import DockerWorld, docker_world, eventually, new_operation, new_workspace
+from tests.adapters.docker_world import DockerWorld, eventually, new_operation, new_workspace
 
 pytestmark = pytest.mark.docker
 
@@ -23,20 +22,6 @@ DOCKER_INIT_MISSING = (
 )
 """What an engine says that has none."""
 SERVE = "exec httpd -f -p 0.0.0.0:8080 -h /home/coder"
-
-
-@pytest.fixture
-async def world(docker_host: str, test_image: str, installation: str) -> AsyncIterator[DockerWorld]:
-    async with docker_world(docker_host, test_image, installation) as made:
-        yield made
-
-
-@pytest.fixture
-async def ws(world: DockerWorld) -> WorkspaceId:
-    """A workspace in STANDBY."""
-    made = new_workspace()
-    await world.runtime.create_volume(made, OP)
-    return made
 
 
 async def test_home_outlives_the_container(world: DockerWorld, ws: WorkspaceId) -> None:

@@ -10,17 +10,11 @@ import pytest
 from domain.model import OperationId, WorkspaceId
 from domain.naming import volume_name
 from tests.adapters.docker_relay import Relay
-from tests.adapters.docker_world import DockerWorld, docker_world, eventually, new_workspace
+from tests.adapters.docker_world import DockerWorld, eventually, new_workspace
 
 pytestmark = pytest.mark.docker
 
 OP = OperationId("op-1")
-
-
-@pytest.fixture
-async def world(docker_host: str, test_image: str, installation: str) -> AsyncIterator[DockerWorld]:
-    async with docker_world(docker_host, test_image, installation) as made:
-        yield made
 
 
 async def test_no_gap_after_subscribing(world: DockerWorld) -> None:
@@ -29,7 +23,7 @@ async def test_no_gap_after_subscribing(world: DockerWorld) -> None:
         ws = new_workspace()
         async with world.runtime.watch() as changes, asyncio.timeout(10):
             world.api.create_volume(volume_name(ws), labels=_labels(world, ws))
-            assert await anext(changes) == ws
+            assert await _next_of(changes, ws) == ws
 
 
 async def test_others_are_not_told(world: DockerWorld) -> None:
@@ -43,7 +37,7 @@ async def test_others_are_not_told(world: DockerWorld) -> None:
         world.api.create_volume(f"other-{other}")
         world.api.remove_volume(f"other-{other}")
         await world.runtime.create_volume(ws, OP)
-        assert await anext(changes) == ws
+        assert await _next_of(changes, other, ws) == ws
 
 
 async def test_a_slow_reader_is_told_once(world: DockerWorld) -> None:
@@ -55,8 +49,8 @@ async def test_a_slow_reader_is_told_once(world: DockerWorld) -> None:
             await world.runtime.remove_volume(storm)
         await world.runtime.create_volume(after, OP)
         await eventually(lambda: after in changes._changed)
-        assert [await anext(changes), await anext(changes)] == [storm, after]
-        assert not changes._changed
+        assert [await _next_of(changes, storm, after) for _ in range(2)] == [storm, after]
+        assert not {storm, after} & changes._changed.keys()
 
 
 async def test_closing_ends_connection_and_thread(world: DockerWorld, tmp_path: Path) -> None:
@@ -88,6 +82,13 @@ async def test_entering_that_is_cancelled(world: DockerWorld, tmp_path: Path) ->
         await closing
         await eventually(lambda: _threads() == 0)
         await runtime.close()
+
+
+async def _next_of(changes: AsyncIterator[WorkspaceId], *ours: WorkspaceId) -> WorkspaceId:
+    """Other tests use this engine, too, and a volume's events don't say whose it is."""
+    while (told := await anext(changes)) not in ours:
+        pass
+    return told
 
 
 def _threads() -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.docker.homes import DockerHomes
 from adapters.docker.runtime import DockerRuntime
 from adapters.transfer.pack import Packed, pack
 from adapters.transfer.unpack import Unpacked, unpack
@@ -98,6 +99,11 @@ def hostile(outside: str, other: str) -> dict[str, Members]:
 KINDS = list(hostile("", ""))
 
 
+@pytest.fixture(params=[True, False], ids=["direct", "engine"])
+def homes(request: pytest.FixtureRequest, docker_runtime: DockerRuntime) -> DockerHomes:
+    return docker_runtime.homes(direct=request.param)
+
+
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
     return canary(tmp_path / "outside")
@@ -113,10 +119,8 @@ def canary(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_nothing_leaves_the_volume(
-    docker_runtime: DockerRuntime, volumes: Volumes, outside: Path, kind: str
-) -> None:
-    """Names, links and modes that point elsewhere change nothing there, whether the engine takes them or refuses."""
+async def test_nothing_leaves_the_volume(homes: DockerHomes, volumes: Volumes, outside: Path, kind: str) -> None:
+    """Names, links and modes that point elsewhere change nothing there, whether they are taken or refused."""
     workspace, _ = await volumes.make()
     _, other = await volumes.make()
     canary(other)
@@ -126,16 +130,16 @@ async def test_nothing_leaves_the_volume(
     for split in range(max(1, len(members) - 3), len(members) + 1):
         # Alone and together: one that is refused must not hide what the next would do.
         with suppress(ActionFailed, Unreachable):
-            await extract(docker_runtime.homes(), workspace, restored(made(members[:split])))
+            await extract(homes, workspace, restored(made(members[:split])))
         with suppress(ActionFailed, Unreachable):
-            await extract(docker_runtime.homes(), workspace, restored(made(members[split - 1 :])))
+            await extract(homes, workspace, restored(made(members[split - 1 :])))
     assert [snapshot(place) for place in places] == before
     assert not Path("/owned").exists()
     assert volumes.holders(workspace) == []
     assert devices(snapshot(volumes.path(workspace))) == []
 
 
-async def test_devices_in_an_archive_are_not_made(docker_runtime: DockerRuntime, volumes: Volumes) -> None:
+async def test_devices_in_an_archive_are_not_made(homes: DockerHomes, volumes: Volumes) -> None:
     """An archive that was made elsewhere may hold them: a disk that a workspace could write to."""
     workspace, home = await volumes.make()
     members = [
@@ -144,12 +148,12 @@ async def test_devices_in_an_archive_are_not_made(docker_runtime: DockerRuntime,
         (member("home/again", tarfile.LNKTYPE, link="home/disk"), b""),
         (member("home/file"), b"x"),
     ]
-    await extract(docker_runtime.homes(), workspace, restored(made(members)))
+    await extract(homes, workspace, restored(made(members)))
     assert os.listdir(home) == ["file"]
 
 
 async def test_damaged_headers_are_the_engines_problem_alone(
-    docker_runtime: DockerRuntime, volumes: Volumes, outside: Path
+    docker_runtime: DockerRuntime, homes: DockerHomes, volumes: Volumes, outside: Path
 ) -> None:
     """Sizes that are none, names with zero bytes: refused, and the engine lives on."""
     workspace, _ = await volumes.make()
@@ -161,13 +165,13 @@ async def test_damaged_headers_are_the_engines_problem_alone(
         b"noise" * 1000,
     ):
         with suppress(ActionFailed, Unreachable):
-            await extract(docker_runtime.homes(), workspace, [tar])
+            await extract(homes, workspace, [tar])
     assert (await docker_runtime.ping()).version
     assert (outside / "canary").read_text() == "alive"
 
 
 @pytest.mark.parametrize("count", [10_000, pytest.param(1_000_000, marks=[pytest.mark.full, pytest.mark.timeout(900)])])
-async def test_a_bomb_of_names_is_just_many_names(docker_runtime: DockerRuntime, volumes: Volumes, count: int) -> None:
+async def test_a_bomb_of_names_is_just_many_names(homes: DockerHomes, volumes: Volumes, count: int) -> None:
     """Streamed, not collected: this process grows by next to nothing."""
     workspace, home = await volumes.make()
 
@@ -180,7 +184,7 @@ async def test_a_bomb_of_names_is_just_many_names(docker_runtime: DockerRuntime,
         yield END
 
     before = _resident()
-    async with docker_runtime.homes().write(workspace, OperationId("bomb")) as sink:
+    async with homes.write(workspace, OperationId("bomb")) as sink:
         await sink.extract(names())
     assert sum(len(files) for _, _, files in os.walk(home)) == count
     assert _resident() - before < 64 << 20

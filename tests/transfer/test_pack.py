@@ -109,7 +109,7 @@ def test_an_archive_is_what_zstd_makes(tmp_path: Path) -> None:
 def test_parts_have_the_size_that_stores_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the last have at least 5 MiB, and 10,000 of them hold hundreds of gigabytes."""
     assert min(part_size(number) for number in range(1, 10_001)) >= 5 * MIB
-    assert sum(part_size(number) for number in range(1, 10_001)) > 400 * 1024 * MIB
+    assert sum(part_size(number) for number in range(1, 10_001)) > 200 * 1024 * MIB
     monkeypatch.setattr(packing, "part_size", lambda number: 64 * 1024 * number)
     tar = made([(member("home/random"), os.urandom(2 * MIB))])
     parts = list(pack(in_pieces(tar, 10_000), Packed(), threads=0))

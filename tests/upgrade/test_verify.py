@@ -1,0 +1,55 @@
+"""`codehub worker --verify`: which live workspaces a version could not go on with, before it runs."""
+
+import pytest
+import typer
+from temporalio.client import Client
+
+from domain.model import Phase
+from domain.naming import workflow_id
+from settings import Settings
+from starter.commands import replaying
+from starter.commands.failure import CommandFailed
+from tests.integration.conftest import in_memory
+from tests.integration.system import System
+from tests.upgrade.changed import ChangedWorkflow
+from workflows import verify
+from workflows.verify import replay_running
+
+__all__ = ["in_memory"]
+
+
+async def test_live_histories_are_replayed(
+    in_memory: System, temporal_client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of this version go on; a workflow that does something else is named, and the exit code is 1."""
+    workspaces = [await in_memory.create() for _ in range(2)]
+    for workspace in workspaces:
+        await in_memory.until_phase(workspace, Phase.RUNNING)
+
+    found = [one async for one in replay_running(temporal_client)]
+    assert {one.workflow_id for one in found} == {workflow_id(workspace) for workspace in workspaces}
+    assert [one.error for one in found] == [None, None]
+    settings = Settings(
+        temporal_address=temporal_client.service_client.config.target_host,
+        temporal_namespace=temporal_client.namespace,
+    )
+    await replaying.replay_live(settings)
+    assert "2 of 2 live histories" in capsys.readouterr().out
+
+    monkeypatch.setattr(verify, "WORKFLOWS", [ChangedWorkflow])
+    with pytest.raises(typer.Exit) as ended:
+        await replaying.replay_live(settings)
+    assert ended.value.exit_code == 1
+    told = capsys.readouterr().out
+    assert f"✗ {workflow_id(workspaces[0])}" in told
+    assert "0 of 2 live histories" in told
+    # It only read: they still run, with the version that they have.
+    for workspace in workspaces:
+        await in_memory.delete(workspace)
+        await in_memory.until_phase(workspace, Phase.DELETED)
+
+
+async def test_a_temporal_that_is_away_verifies_nothing() -> None:
+    """Not taken for "all is well"."""
+    with pytest.raises(CommandFailed, match="nothing is verified"):
+        await replaying.replay_live(Settings(temporal_address="127.0.0.1:1"))
