@@ -1,7 +1,8 @@
 """ARCHIVING and CREATE_EMPTY_ARCHIVE (SPEC 5).
 
-The order is the promise: data, then `.meta`, then verify what the store holds, then save archive_key, then remove the
-volume. At every moment a complete volume or a complete verified archive exists.
+The order is the promise: data, then `.meta`, then verify what the store holds, then save archive_key, then say that the
+volume goes, then remove it. At every moment a complete volume or a complete verified archive exists, and the row says
+which of them is the home.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,7 @@ from functools import partial
 from importlib.metadata import version
 
 from activities.attempt import Attempt, Superseded
+from activities.bucket import Bucket
 from activities.transfer import Progress, Transfers
 from adapters.archive_store import ArchiveStore, SmallObject
 from adapters.homes import Homes
@@ -19,7 +21,7 @@ from adapters.transfer.bridge import from_thread
 from adapters.transfer.pack import Packed, Unrestorable, pack
 from adapters.transfer.tarscan import TarBroken
 from domain.archive import FORMAT_VERSION, ArchiveMeta, read_meta
-from domain.errors import ActionFailed, ArchiveCorrupted, DataLost
+from domain.errors import ActionFailed, ArchiveCorrupted, DataLost, VolumeInUse
 from domain.model import OperationId
 from domain.naming import archive_key, meta_key
 
@@ -36,18 +38,20 @@ def _now() -> datetime:
 class Archiving:
     homes: Homes
     runtime: Runtime
-    archives: ArchiveStore
+    bucket: Bucket
     transfers: Transfers
     now: Callable[[], datetime] = _now
+
+    @property
+    def archives(self) -> ArchiveStore:
+        return self.bucket.archives
 
     async def archive(self, attempt: Attempt) -> None:
         """Safe to run again after a crash at any point, and next to an attempt that was given up."""
         key = archive_key(attempt.workspace.id, _archive_op_id(attempt))
         if attempt.workspace.archive_key != key:
             await self._save(attempt, key, await self._stored(attempt, key, self._upload))
-        # No container is stopped for it: one that runs now may have changed the home since it was read, and the
-        # engine does not remove what a container holds.
-        await self.homes.remove(attempt.workspace.id, partial(self.transfers.fence, attempt))
+        await self._remove(attempt, key)
         await self.transfers.point("archive_volume_removed")
 
     async def create_empty(self, attempt: Attempt) -> None:
@@ -56,8 +60,26 @@ class Archiving:
         if attempt.workspace.archive_key != key:
             await self._save(attempt, key, await self._stored(attempt, key, self._upload_nothing))
 
+    async def _remove(self, attempt: Attempt, key: str) -> None:
+        """An engine that dies may leave a part of the volume: nobody must take that for the home, so it is said first.
+
+        No container is stopped for it: one that runs now may have changed the home since it was read, and the engine
+        does not remove what a container holds. Then the volume is the home still, unless it was being removed before.
+        """
+        store, ws = self.transfers.store, attempt.workspace
+        if not await store.save_removing(ws.id, attempt.op_id, attempt.number, key):
+            raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
+        await self.transfers.point("archive_removal_said")
+        try:
+            await self.homes.remove(ws.id, partial(self.transfers.fence, attempt))
+        except VolumeInUse:
+            if ws.home_ctx.removing is None:
+                await store.save_not_removed(ws.id, attempt.op_id, attempt.number)
+            raise
+
     async def _stored(self, attempt: Attempt, key: str, upload: Upload) -> ArchiveMeta:
         """The archive that the store holds, verified: an earlier attempt's, or one made now."""
+        await self.bucket.require()
         former = await self.archives.look(meta_key(key))
         meta = _committed(former, attempt)
         if meta is not None:
@@ -79,7 +101,6 @@ class Archiving:
     async def _upload(self, attempt: Attempt, key: str) -> ArchiveMeta:
         packed = Packed()
         progress = Progress(lambda: packed.raw_size)
-        # The place comes first: whoever waits for one reads nothing yet.
         async with (
             self.transfers.moving(attempt, progress),
             self.homes.read(attempt.workspace.id) as home,

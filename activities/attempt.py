@@ -1,8 +1,9 @@
 """One try at an operation."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from activities.pulse import Pulse
 from domain.model import OperationId, Workspace
 
 
@@ -17,6 +18,7 @@ class Attempt:
     workspace: Workspace
     op_id: OperationId
     number: int
+    pulse: Pulse = field(default_factory=Pulse, compare=False)
 
 
 Actuator = Callable[[Attempt], Awaitable[None]]

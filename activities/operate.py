@@ -6,9 +6,9 @@ counts nothing: Temporal notices the missing heartbeat and runs another.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import structlog
@@ -16,11 +16,14 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import Actuator, Attempt, Superseded
+from activities.places import NoPlace, Places
+from activities.pulse import Pulse
 from activities.reconcile import Reconciler
 from adapters.postgres.database import DatabaseUnavailable
-from domain.errors import MAX_RETRIES, ActionFailed, Unreachable, WorkspaceError, is_terminal, reason_of
+from adapters.telemetry.metrics import ATTEMPT_FAILURES
+from domain.errors import ActionFailed, Unreachable, is_terminal, reason_of
 from domain.model import Operation
-from workflows.messages import OperateInput, Step, StepKind
+from workflows.messages import NO_PLACE, OperateInput, Step, StepKind
 
 log = structlog.get_logger()
 
@@ -28,6 +31,9 @@ WORKER_SHUTDOWN = "WorkerShutdown"
 _MESSAGE_LIMIT = 2000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 3.0
 
+
+_LOOK = Step(StepKind.WAIT, wait_seconds=0)
+"""Nothing was done here. What comes next is decided by whoever asked, if they still listen."""
 
 OperationActivity = Callable[[OperateInput], Awaitable[Step]]
 
@@ -37,10 +43,11 @@ class Operator:
     reconciler: Reconciler
     actuators: Mapping[Operation, Actuator]
     backoff: timedelta = timedelta(seconds=1)
-    max_retries: int = MAX_RETRIES
     patience: timedelta = timedelta(0)
     """How long an attempt waits for an engine or a store that does not answer before it fails as Unreachable: one
     that is being restarted is no error of the workspace."""
+    places: Mapping[Operation, Places] = field(default_factory=dict)
+    """Of operations that only so many may be in at once."""
 
     def activities(self) -> list[OperationActivity]:
         return [self._activity(operation) for operation in self.actuators]
@@ -53,10 +60,16 @@ class Operator:
         return run
 
     async def run(self, operation: Operation, request: OperateInput) -> Step:
+        places, pulse = self.places.get(operation), Pulse()
         with structlog.contextvars.bound_contextvars(workspace=request.workspace_id, operation_id=request.op_id):
-            async with _heartbeats():
+            async with pulse.beating():
                 try:
-                    return await self._attempt(operation, request)
+                    # Before the attempt is counted: it has not begun.
+                    with places.taken(request.op_id) if places else nullcontext():
+                        return await self._attempt(operation, request, pulse)
+                except NoPlace as full:
+                    delay = timedelta(seconds=full.delay)
+                    raise ApplicationError(f"{full}", type=NO_PLACE, next_retry_delay=delay) from None
                 except asyncio.CancelledError:
                     if activity.in_activity() and activity.is_worker_shutdown():
                         raise ApplicationError("the worker is shutting down", type=WORKER_SHUTDOWN) from None
@@ -68,23 +81,30 @@ class Operator:
                     # Nobody waits for this one's answer: a later attempt is under way.
                     raise ApplicationError(f"{error}", type="Superseded") from error
                 except Exception as error:  # every class of failure is counted
+                    ATTEMPT_FAILURES.labels(operation, reason_of(error)).inc()
                     raise await self._counted(request, error) from error
 
-    async def _attempt(self, operation: Operation, request: OperateInput) -> Step:
+    async def _attempt(self, operation: Operation, request: OperateInput, pulse: Pulse) -> Step:
         number = await self.reconciler.store.begin_attempt(request.op_id)
         ws = await self.reconciler.store.load(request.workspace_id)
-        if number is None or ws is None or ws.op_id != request.op_id:
-            return await self.reconciler.step(request.workspace_id)
+        if number is None or ws is None or ws.op_id != request.op_id or not self.reconciler.serves(ws):
+            return _LOOK
         try:
-            await self._act(operation, Attempt(ws, request.op_id, number))
-            step = await self.reconciler.step(request.workspace_id)
-            if step.kind is StepKind.RUN and step.op_id == request.op_id:
-                raise ActionFailed(f"{operation} returned, but what was observed does not show it complete")
-        except WorkspaceError as error:
+            return await self._acted(operation, Attempt(ws, request.op_id, number, pulse))
+        except (Superseded, DatabaseUnavailable):
+            raise
+        except Exception as error:
             # A later attempt cuts off the one before it: what that one then fails with is no error of the workspace.
             if not await self.reconciler.store.is_current(request.op_id, number):
                 raise Superseded(f"attempt {number} of {request.op_id} was superseded ({error})") from error
             raise
+
+    async def _acted(self, operation: Operation, attempt: Attempt) -> Step:
+        """Act, and see that it is done."""
+        await self._act(operation, attempt)
+        step = await self.reconciler.step(attempt.workspace.id, attempt=attempt)
+        if step.kind is StepKind.RUN and step.op_id == attempt.op_id:
+            raise ActionFailed(f"{operation} returned, but what was observed does not show it complete")
         return step
 
     async def _act(self, operation: Operation, attempt: Attempt) -> None:
@@ -115,9 +135,13 @@ class Operator:
         try:
             count = await self.reconciler.store.count_error(request.workspace_id, request.op_id, message)
         except DatabaseUnavailable:
-            return ApplicationError(message, type=reason, next_retry_delay=self._delay(1))
+            # What no retry can mend is not tried again for the want of a count.
+            final = is_terminal(reason, 0, self.reconciler.max_retries)
+            return ApplicationError(
+                message, type=reason, non_retryable=final, next_retry_delay=None if final else self._delay(1)
+            )
         log.warning("attempt_failed", reason=reason, error_count=count, message=message)
-        final = count is None or is_terminal(reason, count, self.max_retries)
+        final = count is None or is_terminal(reason, count, self.reconciler.max_retries)
         return ApplicationError(
             message, type=reason, non_retryable=final, next_retry_delay=None if final else self._delay(count or 1)
         )
@@ -125,22 +149,3 @@ class Operator:
     def _delay(self, count: int) -> timedelta:
         """Exponential, with jitter: what failed together is not tried again together."""
         return self.backoff * float(2 ** (count - 1)) * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load
-
-
-@asynccontextmanager
-async def _heartbeats() -> AsyncIterator[None]:
-    if not activity.in_activity():
-        yield
-        return
-    timeout = activity.info().heartbeat_timeout or timedelta(seconds=5)
-
-    async def beat() -> None:
-        while True:
-            activity.heartbeat()
-            await asyncio.sleep(timeout.total_seconds() / 4)
-
-    task = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        task.cancel()

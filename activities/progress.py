@@ -1,5 +1,6 @@
 """Progress of a transfer as live events: at most one a second, with rate and time left."""
 
+import asyncio
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -8,24 +9,66 @@ import structlog
 from activities.attempt import Attempt
 from adapters.redis.activity import RedisUnavailable
 from adapters.redis.events import Event, EventBus, EventKind
+from adapters.tasks import end
 from domain.model import OperationId
 
 log = structlog.get_logger()
+
+_FORGET_SECONDS = 7200.0
+_RATE_SECONDS = 0.5
+"""A rate over less than this says nothing."""
+
+
+@dataclass(slots=True)
+class _Told:
+    """What was told of an attempt, and what is to be told next."""
+
+    begun: float = field(default_factory=monotonic)
+    at: float = float("-inf")
+    newest: tuple[int, int | None] = (0, None)
+    later: "asyncio.Task[None] | None" = None
 
 
 @dataclass(slots=True)
 class ProgressEvents:
     bus: EventBus
-    _begun: dict[tuple[OperationId, int], float] = field(default_factory=dict, init=False)
+    interval: float = 1.0
+    _told: dict[tuple[OperationId, int], _Told] = field(default_factory=dict, init=False)
 
     async def publish(self, attempt: Attempt, done: int, total: int | None) -> None:
-        """A lost event costs a moment of a progress bar, nothing else."""
+        """What comes too soon waits, and only the newest of it is told: so the last one always is."""
+        told = self._of(attempt)
+        told.newest = (done, total)
+        if told.later is not None and not told.later.done():
+            return
+        wait = told.at + self.interval - monotonic()
+        if wait <= 0:
+            await self._tell(attempt, told)
+        else:
+            told.later = asyncio.create_task(self._tell_later(wait, attempt, told))
+
+    async def close(self) -> None:
+        """What still waits is not told: nobody is left to tell it."""
+        await end([told.later for told in self._told.values() if told.later is not None])
+
+    def _of(self, attempt: Attempt) -> _Told:
         key = (attempt.op_id, attempt.number)
-        if key not in self._begun:
-            self._begun = {other: since for other, since in self._begun.items() if monotonic() - since < 7200}
-            self._begun[key] = monotonic()
-        elapsed = monotonic() - self._begun[key]
-        rate = done / elapsed if elapsed > 0.5 else None
+        if key not in self._told:
+            now = monotonic()
+            self._told = {other: told for other, told in self._told.items() if now - told.begun < _FORGET_SECONDS}
+            self._told[key] = _Told()
+        return self._told[key]
+
+    async def _tell_later(self, wait: float, attempt: Attempt, told: _Told) -> None:
+        await asyncio.sleep(wait)
+        await self._tell(attempt, told)
+
+    async def _tell(self, attempt: Attempt, told: _Told) -> None:
+        """A lost event costs a moment of a progress bar, nothing else."""
+        told.at = monotonic()
+        done, total = told.newest
+        elapsed = told.at - told.begun
+        rate = done / elapsed if elapsed > _RATE_SECONDS else None
         left = (total - done) / rate if rate and total is not None else None
         details = {
             "operation": attempt.workspace.operation,

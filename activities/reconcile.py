@@ -1,4 +1,8 @@
-"""Reconcile: load the row, observe, judge, decide, save in one transaction, and say what comes next (SPEC 4)."""
+"""Reconcile: load the row, observe, judge, decide, save in one transaction, and say what comes next (SPEC 4).
+
+Only a worker of the workspace's node can look at its engine. Another one goes by what the row says while that is
+recent, and else has the node asked.
+"""
 
 import random
 from collections.abc import Callable
@@ -9,15 +13,32 @@ from uuid import uuid4
 import structlog
 from temporalio import activity
 
+from activities.attempt import Attempt, Superseded
+from activities.measures import measure, measure_failure
+from activities.placing import Placing, is_placed
 from adapters.archive_store import ArchiveObserver
-from adapters.postgres.workspaces import WorkspaceStore
+from adapters.postgres.workspaces import Loaded, WorkspaceStore
 from adapters.runtime import Runtime
+from adapters.telemetry.metrics import RECONCILE_CONFLICTS, RECONCILING, timed
 from domain.apply import apply
-from domain.judge import judge, needs_archive
+from domain.errors import MAX_RETRIES
+from domain.judge import Judgement, judge, needs_archive
+from domain.knowledge import has_home, is_recent, remembered
 from domain.model import Operation, OperationId, Workspace, WorkspaceId
-from domain.observation import Observation, Presence, Resources
+from domain.naming import DEFAULT_NODE
+from domain.observation import UNKNOWN_RESOURCES, Observation, Presence, Resources
 from domain.plan import DEFAULT_TIMEOUTS, Action, Decision, Timeouts, decide
-from workflows.messages import FAIL, RECONCILE, FailInput, ReconcileInput, Status, Step, StepKind
+from workflows.messages import (
+    FAIL,
+    RECONCILE,
+    TASK_QUEUE,
+    FailInput,
+    ReconcileInput,
+    Status,
+    Step,
+    StepKind,
+    operations_queue,
+)
 
 log = structlog.get_logger()
 
@@ -50,20 +71,28 @@ class Reconciler:
     store: WorkspaceStore
     runtime: Runtime
     archives: ArchiveObserver
-    node: str = "local"
+    node: str = DEFAULT_NODE
     timeouts: Timeouts = field(default_factory=lambda: DEFAULT_TIMEOUTS)
     pace: Pace = field(default_factory=Pace)
+    max_retries: int = MAX_RETRIES
+    """Failed attempts that make an ERROR."""
     new_id: Callable[[], OperationId] = _new_id
 
     @activity.defn(name=RECONCILE)
     async def reconcile(self, request: ReconcileInput) -> Step:
         if request.resumed:
             await self.store.restart_clock(request.workspace_id)
+        if request.unseen:
+            return await self._stepped(request.workspace_id, request.looks, unseen=True)
         return await self.step(request.workspace_id, request.looks)
 
     @activity.defn(name=FAIL)
     async def fail(self, request: FailInput) -> None:
-        await self.store.fail(request.workspace_id, request.op_id, request.reason, request.message)
+        ended = await self.store.fail(
+            request.workspace_id, request.op_id, request.reason, request.message, self.max_retries
+        )
+        if ended is not None:
+            measure_failure(*ended)
         log.warning(
             "operation_failed",
             workspace=request.workspace_id,
@@ -72,33 +101,112 @@ class Reconciler:
             message=request.message,
         )
 
-    async def step(self, workspace_id: WorkspaceId, looks: int = 0) -> Step:
+    def serves(self, ws: Workspace) -> bool:
+        """Whether what is done to it can be done here."""
+        return ws.node is None or ws.node == self.node
+
+    async def step(self, workspace_id: WorkspaceId, looks: int = 0, attempt: Attempt | None = None) -> Step:
+        """What comes next. As the end of an `attempt`, only while nobody has taken over from it: what a superseded one
+        decides is heard by no one, and an operation that it claimed would be begun by no one."""
+        with timed(RECONCILING):
+            return await self._stepped(workspace_id, looks, attempt)
+
+    async def _stepped(
+        self, workspace_id: WorkspaceId, looks: int, attempt: Attempt | None = None, *, unseen: bool = False
+    ) -> Step:
         for _ in range(_TRIES):
-            loaded = await self.store.load_now(workspace_id)
+            loaded = await self.store.load_now(workspace_id, self.node)
             if loaded is None:
                 return Step(StepKind.GONE)
-            ws, now = loaded
-            seen = await self.observe(ws)
+            if attempt is not None and loaded.workspace.op_id != attempt.op_id:
+                raise Superseded(f"{attempt.op_id} is over")
+            if not unseen and self._has_to_ask(loaded):
+                return Step(StepKind.ASK, task_queue=operations_queue(loaded.workspace.node or self.node))
+            ws, now = loaded.workspace, loaded.now
+            seen = await self.observe(loaded, unseen=unseen)
             judgement = judge(ws, seen, now)
             decision = decide(ws, judgement, seen, now, self.timeouts)
-            row = apply(ws, judgement, decision, seen, now, self.new_id(), self.node)
-            if await self.store.save(ws, row, _message(decision)):
+            saved = await self._saved(loaded, judgement, decision, seen, attempt.number if attempt else None)
+            if saved is not None:
+                row, decision = saved
                 _tell(ws, row, decision)
-                return self._step(row, decision, looks)
+                measure(ws, row, decision, now)
+                return self._step(row, decision, looks, loaded)
+            if attempt is not None and not await self.store.is_current(attempt.op_id, attempt.number):
+                raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
+            RECONCILE_CONFLICTS.inc()
             log.info("row_moved_on", workspace=workspace_id)
         raise RuntimeError(f"the row of {workspace_id} moves on faster than it can be judged")
 
-    async def observe(self, ws: Workspace) -> Observation:
-        # A row without a node has never had a volume or has none any more: the claim that makes one sets it.
-        resources = Resources()
-        if ws.node is not None:
-            resources = await self.runtime.observe(ws.id, probe=ws.operation is Operation.STARTING)
+    async def observe(self, loaded: Loaded, *, unseen: bool = False) -> Observation:
+        ws = loaded.workspace
+        resources, lost = await self._resources(loaded, unseen=unseen)
         archive = Presence.UNKNOWN
         if ws.archive_key is not None and needs_archive(ws, resources):
             archive = await self.archives.observe(ws.archive_key)
-        return Observation(resources, archive)
+        return Observation(resources, archive, node_lost=lost)
 
-    def _step(self, row: Workspace, decision: Decision, looks: int) -> Step:
+    async def _resources(self, loaded: Loaded, *, unseen: bool) -> tuple[Resources, bool]:
+        """What its node holds, and whether the node is lost."""
+        ws = loaded.workspace
+        # A row without a node has never had a volume or has none any more: the claim that makes one sets it.
+        if ws.node is None or self._is_free(loaded):
+            return Resources(), False
+        lost = self._is_lost(loaded)
+        if ws.node == self.node:
+            resources = await self.runtime.observe(ws.id, probe=ws.operation is Operation.STARTING)
+            return resources, lost and not resources.known
+        if lost or unseen:
+            return UNKNOWN_RESOURCES, lost
+        return remembered(ws), False
+
+    def _has_to_ask(self, loaded: Loaded) -> bool:
+        ws = loaded.workspace
+        if self.serves(ws) or self._is_free(loaded) or self._is_lost(loaded):
+            return False
+        swept_at = loaded.node.swept_at if loaded.node else None
+        return not is_recent(ws, swept_at, loaded.now, 2 * self.pace.idle)
+
+    def _is_lost(self, loaded: Loaded) -> bool:
+        """As the leader found it. One that never registered is none that anybody could reach."""
+        return loaded.node.lost if loaded.node is not None else not self.serves(loaded.workspace)
+
+    def _is_free(self, loaded: Loaded) -> bool:
+        """Whether it need not go back to its node: the node is gone for good, or holds no home of it and takes none."""
+        ws, node = loaded.workspace, loaded.node
+        if node is not None and node.removed:
+            return True
+        if ws.operation is not Operation.NONE or has_home(ws):
+            return False
+        return self._is_lost(loaded) or (node is not None and node.cordoned)
+
+    async def _saved(
+        self, loaded: Loaded, judgement: Judgement, decision: Decision, seen: Observation, attempt: int | None
+    ) -> tuple[Workspace, Decision] | None:
+        ws, now, op_id = loaded.workspace, loaded.now, self.new_id()
+        if not is_placed(decision):
+            row = apply(ws, judgement, decision, seen, now, op_id)
+            saved = await self.store.save(ws, row, _message(decision), attempt=attempt, looked=self.serves(ws))
+            return (row, decision) if saved else None
+        node = self._obvious_place(loaded, decision)
+        if node is not None:
+            row = apply(ws, judgement, decision, seen, now, op_id, node)
+            return (row, decision) if await self.store.save(ws, row, attempt=attempt) else None
+
+        def applied(to: str | None, then: Decision) -> Workspace:
+            return apply(ws, judgement, then, seen, now, op_id, to)
+
+        return await Placing(self.store).save(ws, applied, decision, attempt)
+
+    def _obvious_place(self, loaded: Loaded, decision: Decision) -> str | None:
+        """Where there is nothing to choose: the node that already counts it, or the only one there is."""
+        own = loaded.workspace.node if decision.completed is not Operation.ARCHIVING else None
+        if own is not None and not self._is_free(loaded):
+            return own
+        limited = loaded.node is not None and (loaded.node.capacity is not None or loaded.node.cordoned)
+        return self.node if own is None and not loaded.several and not limited else None
+
+    def _step(self, row: Workspace, decision: Decision, looks: int, loaded: Loaded) -> Step:
         status = Status(
             phase=row.phase,
             operation=row.operation,
@@ -107,13 +215,17 @@ class Reconciler:
             name=row.name,
             node=row.node,
             error_reason=row.error_reason,
+            owner_name=loaded.owner_name,
         )
         match decision.action:
             case Action.GONE:
                 return Step(StepKind.GONE, status)
             case Action.CLAIM | Action.RESUME if row.op_id is not None:
                 timeout = self.timeouts[row.operation].total_seconds()
-                return Step(StepKind.RUN, status, row.operation, row.op_id, timeout_seconds=timeout)
+                queue = operations_queue(row.node or self.node)
+                # The queue of its own workflow needs no name, and a worker that is alone needs no deadline for it.
+                queue_given = None if queue == TASK_QUEUE and not loaded.several else queue
+                return Step(StepKind.RUN, status, row.operation, row.op_id, queue_given, timeout_seconds=timeout)
             case Action.LOOK_AGAIN:
                 wait = self.pace.look_again(looks).total_seconds()
                 return Step(StepKind.WAIT, status, wait_seconds=wait, looking=True)
@@ -134,5 +246,6 @@ def _tell(before: Workspace, after: Workspace, decision: Decision) -> None:
             desired_state=after.desired_state,
             operation=after.operation,
             operation_id=after.op_id,
+            node=after.node,
             error_reason=after.error_reason,
         )

@@ -1,9 +1,10 @@
-"""What archive and restore share: how many run at once, how far they are, and whether they still move."""
+"""What archive and restore share: how far they are, and whether they still move."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from time import monotonic
 
 import structlog
 
@@ -12,6 +13,7 @@ from activities.integrity import is_intact
 from adapters.archive_store import ArchiveStore
 from adapters.postgres.database import DatabaseUnavailable
 from adapters.postgres.workspaces import WorkspaceStore
+from adapters.telemetry.metrics import TRANSFER, TRANSFERRED
 from domain.archive import ArchiveMeta
 from domain.errors import Unreachable
 
@@ -34,7 +36,6 @@ Publish = Callable[[Attempt, int, int | None], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class Transfers:
     store: WorkspaceStore
-    slots: asyncio.Semaphore
     publish: Publish | None = None
     stall_seconds: float = 60.0
     report_seconds: float = 1.0
@@ -42,19 +43,21 @@ class Transfers:
 
     @asynccontextmanager
     async def moving(self, attempt: Attempt, progress: Progress) -> AsyncIterator[None]:
-        """Inside, the transfer has its place, its progress is reported, and it fails when nothing moves."""
-        async with self.slots:
-            try:
-                async with asyncio.timeout(self.stall_seconds) as deadline:
-                    reporter = asyncio.create_task(self._report(attempt, progress, deadline))
-                    try:
-                        yield
-                        await self._save(attempt, progress)
-                    finally:
-                        reporter.cancel()
-                        await asyncio.gather(reporter, return_exceptions=True)
-            except TimeoutError as error:
-                raise Unreachable(f"the transfer stood still for {self.stall_seconds:g} s") from error
+        """Inside, the transfer's progress is reported, and it fails when nothing moves."""
+        began = monotonic()
+        try:
+            async with asyncio.timeout(self.stall_seconds) as deadline:
+                reporter = asyncio.create_task(self._report(attempt, progress, deadline))
+                try:
+                    yield
+                    await self._save(attempt, progress)
+                finally:
+                    reporter.cancel()
+                    await asyncio.gather(reporter, return_exceptions=True)
+        except TimeoutError as error:
+            raise Unreachable(f"the transfer stood still for {self.stall_seconds:g} s") from error
+        finally:
+            _measure(attempt, progress, monotonic() - began)
 
     async def is_intact(self, attempt: Attempt, archives: ArchiveStore, key: str, meta: ArchiveMeta) -> bool:
         """Read all of an archive back."""
@@ -90,9 +93,17 @@ class Transfers:
 
     async def _save(self, attempt: Attempt, progress: Progress) -> None:
         done, total = progress.done(), progress.total()
+        attempt.pulse.tell(done, total)
         try:
             await self.store.save_progress(attempt.op_id, attempt.number, done, total)
             if self.publish is not None:
                 await self.publish(attempt, done, total)
         except DatabaseUnavailable as error:
             log.warning("progress_not_saved", error=str(error))
+
+
+def _measure(attempt: Attempt, progress: Progress, seconds: float) -> None:
+    """Reading an archive back moves nothing of a home: it has `moved` of its own."""
+    if progress.moved is None:
+        TRANSFERRED.labels(attempt.workspace.operation).inc(progress.done())
+        TRANSFER.labels(attempt.workspace.operation).observe(seconds)

@@ -1,17 +1,23 @@
 """The TTL runner's tick (SPEC 7)."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import structlog
 from temporalio import activity
 
 from adapters.postgres.ttl import Expiry
 from adapters.redis.activity import ActivityLog, RedisUnavailable
-from domain.model import WorkspaceId
+from adapters.telemetry.metrics import TTL_EXPIRIES, TTL_SKIPPED, TTL_TICK
+from domain.model import DesiredState, WorkspaceId
 from workflows.client import TemporalUnavailable, Waker
-from workflows.messages import EXPIRE, TtlReport
+from workflows.messages import EXPIRE, ExpireInput, TtlReport
 
 log = structlog.get_logger()
+
+_NAMED = 20
+"""Of those that expire, in the log; the audit log has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +27,27 @@ class TtlRunner:
     waker: Waker
 
     @activity.defn(name=EXPIRE)
-    async def tick(self) -> TtlReport:
-        report = TtlReport()
+    async def tick(self, request: ExpireInput | None = None) -> TtlReport:
+        report = TtlReport(unknown_at=request.unknown_at if request else None)
         try:
             report.active = await self._copy_activity()
         except RedisUnavailable as error:
-            # Activity is unknown: nobody is put to sleep by mistake.
-            log.warning("standby_expiry_skipped", error=str(error))
-            report.standby_skipped = True
+            log.warning("activity_unknown", error=str(error))
+            report.unknown_at = datetime.now(UTC)
+        if self._is_known(report.unknown_at):
+            report.unknown_at = None
+            report.standby = await self._expire(DesiredState.STANDBY, self.expiry.expire_running)
         else:
-            slept = await self.expiry.expire_running()
-            report.standby = len(slept)
-            await self._wake(slept)
-        archived = await self.expiry.expire_standby()
-        report.archived = len(archived)
-        await self._wake(archived)
+            # Nobody is put to sleep by mistake.
+            report.standby_skipped = True
+            TTL_SKIPPED.inc()
+        report.archived = await self._expire(DesiredState.ARCHIVED, self.expiry.expire_standby)
+        TTL_TICK.set_to_current_time()
         return report
+
+    def _is_known(self, unknown_at: datetime | None) -> bool:
+        """Who is active: also what was on its way when it was unknown has arrived since."""
+        return unknown_at is None or datetime.now(UTC) - unknown_at >= self.expiry.defaults.lag
 
     async def _copy_activity(self) -> int:
         """Into the rows first, then out of Redis, and only what was copied: a crash in between copies it again."""
@@ -46,11 +57,14 @@ class TtlRunner:
             await self.activity_log.remove(seen)
         return len(seen)
 
-    async def _wake(self, workspaces: list[WorkspaceId]) -> None:
-        for workspace_id in workspaces:
-            log.info("expired", workspace=workspace_id)
-            try:
-                await self.waker.wake(workspace_id)
-            except TemporalUnavailable as error:
-                # The notification of the change, or the sweep, will.
-                log.warning("expired_but_not_woken", workspace=workspace_id, error=str(error))
+    async def _expire(self, desired: DesiredState, expire: Callable[[], Awaitable[list[WorkspaceId]]]) -> int:
+        expired = await expire()
+        TTL_EXPIRIES.labels(desired).inc(len(expired))
+        if expired:
+            log.info("expired", desired_state=desired, count=len(expired), workspaces=expired[:_NAMED])
+        try:
+            await self.waker.wake_all(expired)
+        except TemporalUnavailable as error:
+            # The notification of the change, or the sweep, will.
+            log.warning("expired_but_not_woken", workspaces=len(expired), error=str(error))
+        return len(expired)

@@ -7,6 +7,7 @@ from temporalio import exceptions
 from temporalio.exceptions import ActivityError, TimeoutType
 
 from domain.model import ErrorReason
+from workflows.messages import NO_PLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,8 @@ class Failure:
     message: str
     worker_lost: bool = False
     """No worker was there to do the work: no error of the workspace."""
+    not_taken: bool = False
+    """No worker of the node took it: the node is lost, or has its hands full. It is asked again."""
 
 
 AWAY = timedelta(seconds=30)
@@ -22,16 +25,24 @@ AWAY = timedelta(seconds=30)
 
 
 def failure_of(error: ActivityError, timeout: timedelta, elapsed: timedelta) -> Failure:
+    if any(isinstance(cause, exceptions.ApplicationError) and cause.type == NO_PLACE for cause in _causes(error)):
+        return Failure(ErrorReason.UNREACHABLE, "no worker had a place for the operation", not_taken=True)
     match error.cause:
         case exceptions.ApplicationError() as cause:
             return Failure(_reason(cause.type), cause.message)
         case exceptions.TimeoutError(type=TimeoutType.SCHEDULE_TO_START):
-            return Failure(ErrorReason.UNREACHABLE, "no worker of the workspace's node took the operation")
+            text = "no worker of the workspace's node took the operation"
+            return Failure(ErrorReason.UNREACHABLE, text, not_taken=True)
         case exceptions.TimeoutError() as cause:
             text = f"the operation took longer than its timeout of {timeout.total_seconds():g} s"
             lost = _lost_heartbeat(cause) or _lost_heartbeat(cause.cause) or elapsed > timeout + AWAY
             return Failure(ErrorReason.TIMEOUT, text, worker_lost=lost)
     return Failure(ErrorReason.RETRY_EXCEEDED, str(error.cause or error))
+
+
+def _causes(error: ActivityError) -> list[BaseException | None]:
+    """Of a timeout that ended the retries, also what the last one failed with."""
+    return [error.cause, error.cause.__cause__ if error.cause else None]
 
 
 def _lost_heartbeat(cause: BaseException | None) -> bool:

@@ -1,15 +1,21 @@
 """What workflows, activities and clients say to each other. Stable: histories hold these for years."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase, UserId, WorkspaceId
+from domain.naming import DEFAULT_NODE, node_queue
 
 TASK_QUEUE = "codehub"
+CHORES_QUEUE = "codehub-chores"
+"""What any worker can do, whatever its node: TTL and GC."""
 WORKSPACE_WORKFLOW = "WorkspaceWorkflow"
 WAKE = "wake"
 RECONCILE = "reconcile"
 FAIL = "fail"
+NO_PLACE = "NoPlace"
+"""The type of the failure of an activity that was not begun: its worker has as many of its kind as it may."""
 
 NO_OPERATION = OperationId("")
 
@@ -20,6 +26,11 @@ SEARCH_ATTRIBUTES = {
     "Owner": "Keyword",
     "Node": "Keyword",
 }
+
+
+def operations_queue(node: str) -> str:
+    """Those of the default node begin on the workflows' own queue, without a round trip."""
+    return TASK_QUEUE if node == DEFAULT_NODE else node_queue(node)
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,8 @@ class Status:
     name: str
     node: str | None = None
     error_reason: ErrorReason | None = None
+    owner_name: str = ""
+    """For people. Histories from before it was told have none, and show no memo."""
 
 
 class StepKind(StrEnum):
@@ -47,6 +60,8 @@ class StepKind(StrEnum):
     """Run the operation."""
     WAIT = "WAIT"
     """Nothing to do until a wake, or until the time is over."""
+    ASK = "ASK"
+    """Reconcile on the queue of the workspace's node: only its worker can look."""
     GONE = "GONE"
     """The workspace is deleted."""
 
@@ -67,6 +82,9 @@ class Step:
     wait_seconds: float = 0
     looking: bool = False
     """WAIT because something could not be observed."""
+    taken_within_seconds: float = 5
+    """For what goes to the queue of a node. Who is late is asked for again, until the node counts as lost: so much
+    later at most does an operation under way hear of it."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +94,8 @@ class ReconcileInput:
     """How often in a row something could not be observed."""
     resumed: bool = False
     """The worker that ran the operation was lost: its clock starts anew."""
+    unseen: bool = False
+    """Its node was asked and did not answer: what it holds is unknown."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +119,8 @@ COLLECT_GARBAGE = "collect_garbage"
 @dataclass(frozen=True)
 class GcInput:
     dry_run: bool = False
+    accept_restored: bool = False
+    """A person says that the database is right: what it does not know is nobody's."""
 
 
 @dataclass
@@ -110,6 +132,8 @@ class GcReport:
     """Deleted nothing: the database is an older backup, or the bucket is another installation's."""
     listed: int = 0
     orphans: int = 0
+    unknown: int = 0
+    """Of these, made by operations that the database never heard of: they wait longer."""
     deleted: int = 0
     deleted_bytes: int = 0
     aborted_uploads: int = 0
@@ -121,6 +145,7 @@ class GcReport:
             "held": self.held,
             "listed": self.listed,
             "orphans": self.orphans,
+            "unknown": self.unknown,
             "deleted": self.deleted,
             "deleted_bytes": self.deleted_bytes,
             "aborted_uploads": self.aborted_uploads,
@@ -131,6 +156,12 @@ TTL_WORKFLOW = "TtlWorkflow"
 EXPIRE = "expire"
 
 
+@dataclass(frozen=True)
+class ExpireInput:
+    unknown_at: datetime
+    """When a tick last did not know who was active."""
+
+
 @dataclass
 class TtlReport:
     """What a tick of the TTL runner did."""
@@ -139,3 +170,5 @@ class TtlReport:
     standby: int = 0
     archived: int = 0
     standby_skipped: bool = False
+    unknown_at: datetime | None = None
+    """For the next tick: when it was last unknown who is active, if that is not long ago."""

@@ -14,15 +14,23 @@ from temporalio.client import (
     ScheduleUpdate,
 )
 
-from workflows.messages import GC_WORKFLOW, TASK_QUEUE, TTL_WORKFLOW, GcInput
+from workflows.messages import CHORES_QUEUE, GC_WORKFLOW, TTL_WORKFLOW, GcInput
 
 
 async def ensure_schedule(
-    client: Client, schedule_id: str, workflow: str, arguments: list[object], every: timedelta, task_queue: str
+    client: Client,
+    schedule_id: str,
+    workflow: str,
+    arguments: list[object],
+    every: timedelta,
+    task_queue: str,
+    summary: str,
 ) -> None:
     """Make the Schedule, or bring it to these settings; several workers may do it at once."""
     schedule = Schedule(
-        action=ScheduleActionStartWorkflow(workflow, args=arguments, id=schedule_id, task_queue=task_queue),
+        action=ScheduleActionStartWorkflow(
+            workflow, args=arguments, id=schedule_id, task_queue=task_queue, static_summary=summary
+        ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=60)),
     )
@@ -32,9 +40,11 @@ async def ensure_schedule(
         await client.get_schedule_handle(schedule_id).update(lambda _: ScheduleUpdate(schedule))
 
 
-async def ensure_gc(client: Client, every: timedelta, task_queue: str = TASK_QUEUE) -> None:
-    await ensure_schedule(client, "codehub-gc", GC_WORKFLOW, [GcInput()], every, task_queue)
+async def ensure_gc(client: Client, every: timedelta, task_queue: str = CHORES_QUEUE) -> None:
+    summary = "Deletes archives that nothing refers to any more"
+    await ensure_schedule(client, "codehub-gc", GC_WORKFLOW, [GcInput()], every, task_queue, summary)
 
 
-async def ensure_ttl(client: Client, every: timedelta, task_queue: str = TASK_QUEUE) -> None:
-    await ensure_schedule(client, "codehub-ttl", TTL_WORKFLOW, [], every, task_queue)
+async def ensure_ttl(client: Client, every: timedelta, task_queue: str = CHORES_QUEUE) -> None:
+    summary = "Puts idle workspaces to sleep, and archives those that have slept for long"
+    await ensure_schedule(client, "codehub-ttl", TTL_WORKFLOW, [], every, task_queue, summary)

@@ -65,7 +65,7 @@ class WorkspaceWorkflow:
         while step.kind is not StepKind.GONE:
             self._show(step.status)
             if step.kind is StepKind.RUN:
-                step = await self._operate(step)
+                step = await self._answered(await self._operate(step))
                 continue
             await self._wait(step)
             if self._history_is_long():
@@ -78,39 +78,69 @@ class WorkspaceWorkflow:
     async def _reconcile(self, *, resumed: bool = False) -> Step:
         # Cleared before the row is read: a wake that arrives meanwhile leads to one more reconcile, never to none.
         self.woken = False
-        step: Step = await workflow.execute_local_activity(
-            RECONCILE,
-            ReconcileInput(self.start.workspace_id, self.looks, resumed),
-            result_type=Step,
-            start_to_close_timeout=timedelta(seconds=20),
-            retry_policy=_RETRY_FOREVER,
-        )
+        step = await self._answered(await self._reconcile_here(resumed=resumed))
         self.looks = self.looks + 1 if step.looking else 0
         return step
 
+    async def _reconcile_here(self, *, resumed: bool = False, unseen: bool = False) -> Step:
+        step: Step = await workflow.execute_local_activity(
+            RECONCILE,
+            ReconcileInput(self.start.workspace_id, self.looks, resumed, unseen),
+            result_type=Step,
+            start_to_close_timeout=timedelta(seconds=20),
+            retry_policy=_RETRY_FOREVER,
+            summary="observe, judge, decide, save",
+        )
+        return step
+
+    async def _answered(self, step: Step) -> Step:
+        """What has to be looked at is looked at by the worker of its node."""
+        if step.kind is not StepKind.ASK:
+            return step
+        try:
+            answer: Step = await workflow.execute_activity(
+                RECONCILE,
+                ReconcileInput(self.start.workspace_id, self.looks),
+                result_type=Step,
+                task_queue=step.task_queue,
+                schedule_to_start_timeout=timedelta(seconds=step.taken_within_seconds),
+                start_to_close_timeout=timedelta(seconds=20),
+                retry_policy=RetryPolicy(maximum_attempts=2),
+                summary=f"ask {step.task_queue}",
+            )
+        except ActivityError:
+            return await self._reconcile_here(unseen=True)
+        # It moved to another node meanwhile.
+        return answer if answer.kind is not StepKind.ASK else await self._reconcile_here(unseen=True)
+
     async def _operate(self, step: Step) -> Step:
-        for rounds in range(1, MAX_LOST + 1):
+        lost = 0
+        while True:
             began = workflow.now()
             try:
                 return await self._run_operation(step)
             except ActivityError as error:
                 elapsed = workflow.now() - began
                 failure = failure_of(error, timedelta(seconds=step.timeout_seconds), elapsed)
-            if not failure.worker_lost or rounds == MAX_LOST:
+            lost += int(failure.worker_lost)
+            if lost == MAX_LOST or not (failure.worker_lost or failure.not_taken):
                 await self._fail(step, failure)
                 break
             following = await self._reconcile(resumed=True)
             if following.op_id != step.op_id:
                 return following
+            step = following
         return await self._reconcile()
 
     async def _run_operation(self, step: Step) -> Step:
         """The operation as an activity: it acts, observes what it did, saves, and returns what comes next."""
+        taken_within = timedelta(seconds=step.taken_within_seconds)
         following: Step = await workflow.execute_activity(
             step.operation,
             OperateInput(self.start.workspace_id, step.op_id),
             result_type=Step,
             task_queue=step.task_queue,
+            schedule_to_start_timeout=taken_within if step.task_queue is not None else None,
             schedule_to_close_timeout=timedelta(seconds=step.timeout_seconds),
             heartbeat_timeout=timedelta(seconds=step.heartbeat_seconds),
             retry_policy=_OPERATION_RETRY,
@@ -124,6 +154,7 @@ class WorkspaceWorkflow:
             FailInput(self.start.workspace_id, step.op_id, failure.reason, failure.message),
             start_to_close_timeout=timedelta(seconds=20),
             retry_policy=_RETRY_FOREVER,
+            summary=f"{step.operation} failed: {failure.reason}",
         )
 
     async def _wait(self, step: Step) -> None:
@@ -147,9 +178,26 @@ class WorkspaceWorkflow:
                 _NODE.value_set(status.node or ""),
             ]
         )
+        self._introduce(status)
+
+    def _introduce(self, status: Status) -> None:
+        """For people who look at the Temporal UI: whose workspace this is, and where it stands."""
+        whose = {"name": status.name, "owner": status.owner_name}
+        if status.owner_name and whose != {key: workflow.memo_value(key, "") for key in whose}:
+            workflow.upsert_memo(whose)
+        workflow.set_current_details(
+            f"### {status.name}\n\n"
+            f"workspace of {status.owner_name or status.owner}\n\n"
+            f"- phase: **{status.phase}**\n- desired state: **{status.desired_state}**\n"
+            f"- operation: **{status.operation}**\n- node: **{status.node or 'none'}**\n"
+            f"- error: **{status.error_reason or 'none'}**"
+        )
 
     def _summary(self, step: Step) -> str:
-        return f"{step.operation} {self.shown.name}" if self.shown else step.operation
+        """Beside the activity's name, which is the operation."""
+        if self.shown is None:
+            return step.operation
+        return f"{self.shown.name} of {self.shown.owner_name}" if self.shown.owner_name else self.shown.name
 
     def _history_is_long(self) -> bool:
         info = workflow.info()

@@ -13,16 +13,18 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from activities.attempt import Attempt
 from activities.resources import ResourceActuators
 from adapters.memory.runtime import MemoryRuntime
 from domain.errors import ActionFailed
-from domain.model import DesiredState, Operation, Phase
+from domain.model import DesiredState, Operation, Phase, WorkspaceId
 from domain.naming import workflow_id
 from settings import Settings
 from tests.integration.system import System, system
+from tests.workflows.script import GONE, Script, run_step
+from workflows.messages import TASK_QUEUE, Step, WorkspaceInput
+from workflows.registry import workflow_runner
 from workflows.workspace import WorkspaceWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -31,9 +33,7 @@ HISTORIES = Path(__file__).parent / "histories"
 def replayer() -> Replayer:
     return Replayer(
         workflows=[WorkspaceWorkflow],
-        workflow_runner=SandboxedWorkflowRunner(
-            restrictions=SandboxRestrictions.default.with_passthrough_modules("domain", "pydantic", "structlog")
-        ),
+        workflow_runner=workflow_runner(),
     )
 
 
@@ -45,8 +45,14 @@ async def test_recorded_history_replays(path: Path) -> None:
 
 
 async def test_there_are_recorded_histories() -> None:
-    """PROMISE 7: of a whole life, of failures, and of a run that was continued."""
-    assert len(list(HISTORIES.glob("*.json"))) >= 4
+    """PROMISE 7: of a whole life, of failures, of a run that was continued and of its continuation, and each is what
+    its name says.
+    """
+    texts = {path.stem: path.read_text() for path in HISTORIES.glob("*.json")}
+    assert {"life", "asked", "failures", "timeout", "unreachable"} <= set(texts)
+    assert '"EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW"' in texts["continuing"]
+    assert '"continuedExecutionRunId"' in texts["continued"]
+    assert '"TIMEOUT_TYPE_HEARTBEAT"' in texts["lost_worker"]
 
 
 @pytest.fixture
@@ -60,8 +66,9 @@ async def start(temporal_client: Client, database_url: str) -> AsyncIterator[Cal
         yield started
 
 
-async def check(client: Client, workspace: str, name: str) -> None:
-    history = await client.get_workflow_handle(workflow_id(workspace)).fetch_history()  # type: ignore[arg-type]
+async def check(client: Client, workspace: str, name: str, run: str | None = None) -> None:
+    handle = client.get_workflow_handle(workflow_id(workspace), run_id=run)  # type: ignore[arg-type]
+    history = await handle.fetch_history()
     await replayer().replay_workflow(history)
     if os.environ.get("RECORD"):
         HISTORIES.mkdir(exist_ok=True)
@@ -127,3 +134,45 @@ async def test_an_engine_that_does_not_answer(start: Callable[..., object], temp
     running.runtime.unreachable = False
     await running.until_phase(workspace, Phase.RUNNING)
     await check(temporal_client, workspace, "unreachable")
+
+
+async def test_a_run_that_is_continued(start: Callable[..., object], temporal_client: Client) -> None:
+    """Both what ends by continuing as new, and what begins so."""
+    running: System = await start()  # type: ignore[misc]
+    workspace = await running.insert()
+    handle = await temporal_client.start_workflow(
+        WorkspaceWorkflow.run,
+        WorkspaceInput(workspace, history_limit=15),
+        id=workflow_id(workspace),
+        task_queue=TASK_QUEUE,
+    )
+    await running.until_phase(workspace, Phase.RUNNING)
+    latest = temporal_client.get_workflow_handle(handle.id)
+    async with asyncio.timeout(30):
+        while (await latest.describe()).run_id == handle.first_execution_run_id:
+            await running.waker.wake(workspace)
+            # The server takes no continue-as-new while there are signals that the workflow has not seen.
+            await asyncio.sleep(0.3)
+    await running.want(workspace, DesiredState.STANDBY)
+    await running.until_phase(workspace, Phase.STANDBY)
+    await check(temporal_client, workspace, "continuing", handle.first_execution_run_id)
+    await check(temporal_client, workspace, "continued")
+
+
+async def test_an_operation_that_lost_its_worker(temporal_client: Client) -> None:
+    """For all of its time: it is taken up again, and nothing fails."""
+
+    async def operate(_: int) -> Step:
+        if len(script.reconciles) == 1:
+            await asyncio.Event().wait()
+        return GONE
+
+    script = Script([run_step(timeout=3)], operate)
+    workspace = WorkspaceId("lost")
+    async with script.worker(temporal_client, TASK_QUEUE):
+        await temporal_client.execute_workflow(
+            WorkspaceWorkflow.run, WorkspaceInput(workspace), id=workflow_id(workspace), task_queue=TASK_QUEUE
+        )
+    assert [request.resumed for request in script.reconciles] == [False, True]
+    assert script.failures == []
+    await check(temporal_client, workspace, "lost_worker")

@@ -1,0 +1,36 @@
+"""An attempt's heartbeats: that its worker lives, and how far its transfer is, for whoever looks in the Temporal UI."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from temporalio import activity
+
+
+class Pulse:
+    def __init__(self) -> None:
+        self._details: tuple[dict[str, int | None], ...] = ()
+
+    def tell(self, bytes_done: int, bytes_total: int | None) -> None:
+        """With every beat from now on."""
+        self._details = ({"bytes_done": bytes_done, "bytes_total": bytes_total},)
+
+    @asynccontextmanager
+    async def beating(self) -> AsyncIterator[None]:
+        """Inside, where it is an activity."""
+        if not activity.in_activity():
+            yield
+            return
+        timeout = activity.info().heartbeat_timeout or timedelta(seconds=5)
+
+        async def beat() -> None:
+            while True:
+                activity.heartbeat(*self._details)
+                await asyncio.sleep(timeout.total_seconds() / 4)
+
+        task = asyncio.create_task(beat())
+        try:
+            yield
+        finally:
+            task.cancel()

@@ -1,0 +1,83 @@
+"""An engine that is being restarted is waited for inside the attempt (RECONCILER_PATIENCE)."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from activities.attempt import Actuator, Attempt
+from activities.operate import Operator
+from domain.errors import Unreachable
+from domain.model import DesiredState, Operation, Phase, WorkspaceId
+from tests.harness.bench import Bench
+from tests.harness.scenarios import IMAGE
+from workflows.messages import OperateInput, Step
+
+
+def _operator(bench: Bench, patience: float, provision: Callable[[Attempt], object]) -> Operator:
+    async def act(attempt: Attempt) -> None:
+        if provision(attempt):
+            raise Unreachable("Docker did not answer")
+        await bench.runtime.create_volume(attempt.workspace.id, attempt.op_id)
+
+    acts: dict[Operation, Actuator] = {**bench.parts.operator.actuators, Operation.PROVISIONING: act}
+    return replace(bench.parts.operator, actuators=acts, patience=timedelta(seconds=patience))
+
+
+async def _claimed(bench: Bench) -> tuple[WorkspaceId, Step]:
+    workspace = await bench.create(DesiredState.STANDBY, IMAGE)
+    return workspace, await bench.parts.operator.reconciler.step(workspace)
+
+
+async def _counts(bench: Bench, workspace: WorkspaceId) -> tuple[int, int]:
+    attempts = await bench.database.fetchval("SELECT attempts FROM operations WHERE workspace_id = $1", workspace)
+    return attempts, (await bench.row(workspace)).error_count
+
+
+async def test_it_waits_and_goes_on_in_the_same_attempt(direct: Bench) -> None:
+    """Nothing is counted, and the user sees no error."""
+    tries: list[Attempt] = []
+
+    def provision(attempt: Attempt) -> bool:
+        tries.append(attempt)
+        return len(tries) < 3
+
+    workspace, step = await _claimed(direct)
+    await _operator(direct, 30, provision).run(step.operation, OperateInput(workspace, step.op_id))
+    assert (await direct.row(workspace)).phase is Phase.STANDBY
+    assert await _counts(direct, workspace) == (1, 0)
+    assert len(tries) == 3
+
+
+async def test_patience_ends(direct: Bench) -> None:
+    """Then it is an attempt that failed, as Unreachable, to be tried again."""
+    workspace, step = await _claimed(direct)
+    with pytest.raises(ApplicationError) as failed:
+        await _operator(direct, 1, lambda _: True).run(step.operation, OperateInput(workspace, step.op_id))
+    assert (failed.value.type, failed.value.non_retryable) == ("Unreachable", False)
+    assert await _counts(direct, workspace) == (1, 1)
+
+
+async def test_whoever_waited_too_long_touches_nothing(direct: Bench) -> None:
+    """A later attempt has taken over meanwhile: the one that waits gives up without another try, and counts nothing."""
+    workspace, step = await _claimed(direct)
+    request = OperateInput(workspace, step.op_id)
+    waiting, tries = asyncio.Event(), 0
+
+    def provision(_: Attempt) -> bool:
+        nonlocal tries
+        tries += 1
+        waiting.set()
+        return True
+
+    first = asyncio.create_task(_operator(direct, 30, provision).run(step.operation, request))
+    await waiting.wait()
+    await direct.parts.operator.run(step.operation, request)
+    with pytest.raises(ApplicationError) as failed:
+        await first
+    assert failed.value.type == "Superseded"
+    assert tries == 1
+    assert await _counts(direct, workspace) == (2, 0)

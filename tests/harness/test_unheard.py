@@ -1,0 +1,112 @@
+"""What nobody listens to any more must decide nothing: an operation claimed by it would be begun by no one."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from activities.attempt import Actuator, Attempt
+from adapters.postgres.attention import Attention
+from coordinator.stragglers import Stragglers
+from domain.model import DesiredState, Operation, Phase, WorkspaceId
+from tests.harness.bench import Bench
+from tests.harness.scenarios import IMAGE
+from workflows.client import Waker
+from workflows.messages import OperateInput, Step, StepKind
+
+
+async def _standby(bench: Bench) -> WorkspaceId:
+    workspace = await bench.create(DesiredState.STANDBY, IMAGE)
+    await bench.drive(workspace)
+    return workspace
+
+
+async def _claimed(bench: Bench, workspace: WorkspaceId, desired: DesiredState) -> Step:
+    await bench.want(workspace, desired)
+    return await bench.parts.operator.reconciler.step(workspace)
+
+
+async def test_a_late_save_of_a_row_that_looks_the_same(direct: Bench) -> None:
+    """The row was at rest, an operation came and went, it is at rest again: what was judged before that is void."""
+    workspace = await _standby(direct)
+    before = await direct.row(workspace)
+    await direct.want(workspace, DesiredState.RUNNING)
+    await direct.drive(workspace)
+    await direct.want(workspace, DesiredState.STANDBY)
+    await direct.drive(workspace)
+    now = await direct.row(workspace)
+    assert (now.phase, now.operation, now.desired_state) == (before.phase, before.operation, before.desired_state)
+    assert not await direct.store.save(before, replace(before, phase=Phase.RUNNING))
+    assert await direct.row(workspace) == now
+
+
+def _while_acting(bench: Bench, operation: Operation, meanwhile: Callable[[Attempt], Awaitable[None]]) -> Actuator:
+    act = bench.parts.operator.actuators[operation]
+
+    async def acting(attempt: Attempt) -> None:
+        await meanwhile(attempt)
+        await act(attempt)
+
+    return acting
+
+
+async def test_a_superseded_attempt_claims_nothing(direct: Bench) -> None:
+    """It stood still while another attempt finished the operation and its workspace was put to sleep again. It goes on,
+    starts the container once more, and sees that this is not what is wanted: that is for the sweep to find."""
+    workspace = await _standby(direct)
+    step = await _claimed(direct, workspace, DesiredState.RUNNING)
+    request = OperateInput(workspace, step.op_id)
+
+    async def overtaken(_: Attempt) -> None:
+        await direct.parts.operator.run(Operation.STARTING, request)
+        await direct.want(workspace, DesiredState.STANDBY)
+        await direct.drive(workspace)
+
+    acts = {
+        **direct.parts.operator.actuators,
+        Operation.STARTING: _while_acting(direct, Operation.STARTING, overtaken),
+    }
+    with pytest.raises(ApplicationError) as told:
+        await replace(direct.parts.operator, actuators=acts).run(Operation.STARTING, request)
+    assert told.value.type == "Superseded"
+    row = await direct.row(workspace)
+    assert (row.phase, row.operation) == (Phase.STANDBY, Operation.NONE)
+    seen = {workspace: await direct.runtime.observe(workspace, probe=False)}
+    assert await Attention(direct.database).drifted("local", seen) == [workspace]
+
+
+async def test_an_attempt_that_comes_too_late_claims_nothing(direct: Bench) -> None:
+    """Delivered once more when its operation is over, and something has drifted since: who listens looks for itself."""
+    workspace = await _standby(direct)
+    step = await _claimed(direct, workspace, DesiredState.RUNNING)
+    request = OperateInput(workspace, step.op_id)
+    await direct.parts.operator.run(Operation.STARTING, request)
+    direct.runtime.drop_container(workspace)
+    late = await direct.parts.operator.run(Operation.STARTING, request)
+    assert (late.kind, late.wait_seconds) == (StepKind.WAIT, 0)
+    assert (await direct.row(workspace)).operation is Operation.NONE
+
+
+async def test_a_claim_that_nobody_heard_of_is_taken_up(on_temporal: Bench) -> None:
+    """Whoever made it died before a word of it got out, and its workflow sleeps: woken within seconds, not after the
+    operation's timeout."""
+    workspace = await _standby(on_temporal)
+    await on_temporal.want(workspace, DesiredState.RUNNING)
+    await on_temporal.parts.operator.reconciler.step(workspace)
+    async with asyncio.timeout(60):
+        await on_temporal.until(workspace, Phase.RUNNING)
+
+
+async def test_what_waits_for_its_turn_is_woken_once(direct: Bench) -> None:
+    """A thousand archives that wait for a place are no reason for a thousand signals every few seconds."""
+    workspace = await _standby(direct)
+    await _claimed(direct, workspace, DesiredState.RUNNING)
+    stragglers = Stragglers(Attention(direct.database), Waker(direct.parts.client), patience=timedelta(0))
+    assert await stragglers.look() == [workspace]
+    assert await stragglers.look() == []
+    await direct.drive(workspace)
+    await _claimed(direct, workspace, DesiredState.STANDBY)
+    assert await stragglers.look() == [workspace]
