@@ -9,6 +9,7 @@ from temporalio.service import RPCError
 
 from adapters.postgres.attention import Attention
 from adapters.postgres.database import DatabaseUnavailable
+from adapters.telemetry.metrics import SKIPPED, WORKFLOWS_MISSING
 from domain.model import WorkspaceId
 from domain.naming import workflow_id
 from workflows.client import TemporalUnavailable, Waker
@@ -37,6 +38,7 @@ class Census:
                     await self.heal()
                 differed = differs
             except (DatabaseUnavailable, TemporalUnavailable, RPCError) as error:
+                SKIPPED.labels("census").inc()
                 log.warning("census_skipped", error=str(error))
             await asyncio.sleep(self.interval)
 
@@ -45,8 +47,9 @@ class Census:
         running = {workflow.id async for workflow in self.client.list_workflows(_RUNNING, page_size=1000)}
         missing = [workspace_id for workspace_id in living if workflow_id(workspace_id) not in running]
         for workspace_id in missing:
-            await self.waker.wake(workspace_id)
             log.warning("workflow_was_missing", workspace=workspace_id)
+        WORKFLOWS_MISSING.inc(len(missing))
+        await self.waker.wake_all(missing)
         return missing
 
     async def _differs(self) -> bool:

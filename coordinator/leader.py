@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -11,6 +10,8 @@ import structlog
 
 from adapters.postgres.database import Connection, DatabaseUnavailable
 from adapters.postgres.lock import keep_alive, open_lock_connection, record_holder, try_lock
+from adapters.tasks import end, supervised
+from adapters.telemetry.metrics import LEADER, LEADERSHIPS
 from domain.errors import Unreachable
 
 log = structlog.get_logger()
@@ -39,6 +40,10 @@ class Leader:
     def uptime_seconds(self) -> float:
         return monotonic() - self.leading_since if self.leading_since is not None else 0.0
 
+    def told(self) -> dict[str, object]:
+        """SPEC 10: what `GET /health/coordinator` of this process says."""
+        return {"is_leader": self.is_leader, "node_id": self.node_id, "uptime_seconds": round(self.uptime_seconds, 3)}
+
     async def run(self) -> None:
         while True:
             try:
@@ -57,14 +62,20 @@ class Leader:
                 await self._lead(connection)
         finally:
             self.leading_since = None
+            LEADER.labels(self.lock_name).set(0)
             # Ends the session, and with it the lock, even when the server does not answer any more.
             connection.terminate()
 
     async def _lead(self, connection: Connection) -> None:
         await record_holder(connection, self.lock_name, self.node_id)
         self.leading_since = monotonic()
+        LEADER.labels(self.lock_name).set(1)
+        LEADERSHIPS.labels(self.lock_name).inc()
         log.info("leading", node=self.node_id, lock=self.lock_name)
-        running = [asyncio.create_task(_supervised(name, run), name=name) for name, run in self.components.items()]
+        running = [
+            asyncio.create_task(supervised(name, run, DatabaseUnavailable, Unreachable), name=name)
+            for name, run in self.components.items()
+        ]
         try:
             while True:
                 await keep_alive(connection)
@@ -72,20 +83,4 @@ class Leader:
         except (DatabaseUnavailable, asyncpg.PostgresError) as error:
             log.warning("leadership_lost", node=self.node_id, lock=self.lock_name, error=str(error))
         finally:
-            for task in running:
-                task.cancel()
-            for task in running:
-                with suppress(asyncio.CancelledError):
-                    await task
-
-
-async def _supervised(name: str, run: Component) -> None:
-    """A component's error skips what it was doing; it starts over."""
-    while True:
-        try:
-            await run()
-        except (DatabaseUnavailable, Unreachable) as error:
-            log.warning("component_cut_off", component=name, error=str(error))
-        except Exception:
-            log.exception("component_failed", component=name)
-        await asyncio.sleep(1.0)
+            await end(running)

@@ -1,4 +1,4 @@
-"""PostgreSQL's notifications: who has to be woken, and whose screens have to change (SPEC 9)."""
+"""PostgreSQL's notifications: who has to be woken, whose screens have to change (SPEC 9), whose logins have ended."""
 
 import asyncio
 import json
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import structlog
 
 from adapters.postgres.database import DatabaseUnavailable, connect
-from adapters.redis.events import EVERYONE, Event, EventKind
+from adapters.redis.events import EVERYONE, NO_WORKSPACE, Event, EventKind
+from adapters.tasks import end
 from coordinator.publisher import Publisher
 from coordinator.wakes import Wakes
 from domain.model import UserId, WorkspaceId
@@ -17,7 +18,7 @@ from domain.model import UserId, WorkspaceId
 log = structlog.get_logger()
 
 WAKE_CHANNEL = "ws_wake"
-EVENTS = {"ws_sse": EventKind.UPDATED, "ws_deleted": EventKind.DELETED}
+EVENTS = {"ws_sse": EventKind.UPDATED, "ws_deleted": EventKind.DELETED, "logins_changed": EventKind.LOGINS}
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class EventListener:
     def _on(self, kind: EventKind) -> Callable[[object, int, str, object], None]:
         def notify(_connection: object, _pid: int, _channel: str, payload: object) -> None:
             body = json.loads(str(payload))
-            self.publisher.add(Event(kind, UserId(body["user_id"]), WorkspaceId(body["id"])))
+            self.publisher.add(Event(kind, UserId(body["user_id"]), WorkspaceId(body.get("id", NO_WORKSPACE))))
 
         return notify
 
@@ -58,8 +59,7 @@ async def _until(closed: asyncio.Event, *work: Callable[[], Awaitable[None]]) ->
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        await end(tasks)
         for task in tasks:
-            task.cancel()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, Exception):
-                log.error("listener_part_failed", error=repr(outcome))
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.error("listener_part_failed", error=repr(error))

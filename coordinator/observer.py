@@ -7,7 +7,6 @@ could not be observed leads to nothing: the next sweep looks again.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from time import monotonic
 
 import structlog
@@ -15,9 +14,10 @@ import structlog
 from adapters.postgres.attention import Attention
 from adapters.postgres.database import DatabaseUnavailable
 from adapters.runtime import Runtime
+from adapters.tasks import end
+from adapters.telemetry.metrics import DRIFT, SKIPPED, SWEEP, timed
 from domain.errors import Unreachable, WorkspaceError
 from domain.model import WorkspaceId
-from domain.plan import DEFAULT_TIMEOUTS, Timeouts
 from workflows.client import TemporalUnavailable, Waker
 
 log = structlog.get_logger()
@@ -33,25 +33,28 @@ class Observer:
     runtime: Runtime
     waker: Waker
     interval: float = 15.0
-    patience: timedelta = timedelta(seconds=5)
-    timeouts: Timeouts = field(default_factory=lambda: DEFAULT_TIMEOUTS)
     signals: int = field(default=0, init=False)
+    swept_at: float | None = field(default=None, init=False)
+    """When the last complete sweep began, by the monotonic clock."""
 
     async def sweep_forever(self) -> None:
         while True:
             began = monotonic()
             try:
-                await self.sweep()
+                with timed(SWEEP):
+                    await self.sweep()
             except (Unreachable, DatabaseUnavailable, TemporalUnavailable) as error:
+                SKIPPED.labels("sweep").inc()
                 log.warning("sweep_skipped", node=self.node, error=str(error))
             await asyncio.sleep(max(0.0, self.interval - (monotonic() - began)))
 
     async def sweep(self) -> list[WorkspaceId]:
-        """One look at everything; returns what was woken."""
+        """One look at everything of this node; returns what was woken."""
+        began = monotonic()
         seen = await self.runtime.observe_all()
         woken = await self.attention.drifted(self.node, seen)
-        woken += await self.attention.stuck(self.patience, {op.value: limit for op, limit in self.timeouts.items()})
         await self._wake(woken, "sweep")
+        self.swept_at = began
         await self._clear_deleted(seen)
         return woken
 
@@ -66,8 +69,7 @@ class Observer:
                     changed.add(workspace_id)
                     arrived.set()
         finally:
-            checker.cancel()
-            await asyncio.gather(checker, return_exceptions=True)
+            await end([checker])
 
     async def _check_changed(self, changed: set[WorkspaceId], arrived: asyncio.Event) -> None:
         while True:
@@ -80,6 +82,7 @@ class Observer:
                 busy = await self.attention.in_operation(list(batch))
                 await self._check(batch - busy)
             except (Unreachable, DatabaseUnavailable, TemporalUnavailable) as error:
+                SKIPPED.labels("events").inc()
                 log.warning("change_not_checked", node=self.node, error=str(error))
                 busy = batch
             if busy:
@@ -96,9 +99,10 @@ class Observer:
         await self._wake(await self.attention.drifted_among(self.node, seen), "event")
 
     async def _wake(self, workspaces: list[WorkspaceId], source: str) -> None:
+        await self.waker.wake_all(workspaces)
+        self.signals += len(workspaces)
+        DRIFT.labels(source).inc(len(workspaces))
         for workspace_id in workspaces:
-            await self.waker.wake(workspace_id)
-            self.signals += 1
             log.info("woken_by_observer", workspace=workspace_id, source=source)
 
     async def _clear_deleted(self, seen: Mapping[WorkspaceId, object]) -> None:

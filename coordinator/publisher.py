@@ -1,4 +1,4 @@
-"""Notifications on their way to Redis. They say "look at this workspace", so several of one become one."""
+"""Notifications on their way to Redis. They say "look at this", so several of one become one."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import structlog
 
 from adapters.redis.activity import RedisUnavailable
-from adapters.redis.events import EVERYONE, NO_WORKSPACE, Event, EventBus, EventKind
-from domain.model import WorkspaceId
+from adapters.redis.events import EVERYONE, Event, EventBus, EventKind
+from adapters.telemetry.metrics import SKIPPED
+from domain.model import UserId, WorkspaceId
 
 log = structlog.get_logger()
 
@@ -17,11 +18,11 @@ _RETRY = 1.0
 @dataclass(slots=True)
 class Publisher:
     bus: EventBus
-    _pending: dict[tuple[EventKind, WorkspaceId], Event] = field(default_factory=dict, init=False)
+    _pending: dict[tuple[EventKind, UserId, WorkspaceId], Event] = field(default_factory=dict, init=False)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def add(self, event: Event) -> None:
-        self._pending[event.kind, event.workspace_id] = event
+        self._pending[event.kind, event.user_id, event.workspace_id] = event
         self._arrived.set()
 
     async def run(self) -> None:
@@ -33,7 +34,8 @@ class Publisher:
                 await self.bus.publish(list(batch.values()))
             except RedisUnavailable as error:
                 # Subscribers were cut off too: once they are back, they look at everything.
+                SKIPPED.labels("publisher").inc()
                 log.warning("events_postponed", error=str(error), events=len(batch))
-                self._pending = {(EventKind.REFRESH, NO_WORKSPACE): Event(EventKind.REFRESH, EVERYONE)}
+                self._pending = {}
+                self.add(Event(EventKind.REFRESH, EVERYONE))
                 await asyncio.sleep(_RETRY)
-                self._arrived.set()

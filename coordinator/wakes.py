@@ -7,6 +7,7 @@ import structlog
 
 from adapters.postgres.attention import Attention
 from adapters.postgres.database import DatabaseUnavailable
+from adapters.telemetry.metrics import SKIPPED, WAKES_RESCUED
 from domain.model import WorkspaceId
 from workflows.client import TemporalUnavailable, Waker
 
@@ -34,10 +35,13 @@ class Wakes:
             self._arrived.clear()
             batch, self._pending = self._pending, set()
             try:
-                for workspace_id in await self.attention.unattended(list(batch)):
-                    await self.waker.wake(workspace_id)
-                    log.info("woken_by_listener", workspace=workspace_id)
+                unattended = await self.attention.unattended(list(batch))
+                await self.waker.wake_all(unattended)
+                if unattended:
+                    WAKES_RESCUED.inc(len(unattended))
+                    log.info("woken_by_listener", workspaces=unattended)
             except (DatabaseUnavailable, TemporalUnavailable) as error:
+                SKIPPED.labels("wakes").inc()
                 log.warning("wake_postponed", error=str(error), workspaces=len(batch))
                 self._pending |= batch
                 self._arrived.set()

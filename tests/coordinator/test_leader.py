@@ -143,6 +143,8 @@ async def _kill_lock_holder(database_url: str) -> None:
     try:
         killed = await connection.fetch(
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            # Not those of other tests.
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
         assert killed
     finally:

@@ -1,0 +1,59 @@
+"""Workspaces that should be on their way, and are not: whoever should have woken them did not."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+from time import monotonic
+
+import structlog
+
+from adapters.postgres.attention import Attention
+from adapters.postgres.database import DatabaseUnavailable
+from adapters.telemetry.metrics import DRIFT, SKIPPED
+from domain.model import WorkspaceId
+from domain.plan import DEFAULT_TIMEOUTS, Timeouts
+from workflows.client import TemporalUnavailable, Waker
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Stragglers:
+    """Of all nodes; it asks the rows alone."""
+
+    attention: Attention
+    waker: Waker
+    interval: float = 15.0
+    patience: timedelta = timedelta(seconds=5)
+    timeouts: Timeouts = field(default_factory=lambda: DEFAULT_TIMEOUTS)
+    again: float = 60.0
+    """Seconds. Woken once is enough as a rule, most of them only wait for their turn: thousands that do must not get a
+    signal each at every look."""
+    _told: dict[WorkspaceId, tuple[str, float]] = field(default_factory=dict, init=False)
+    """What each was like when it was woken, and when."""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except (DatabaseUnavailable, TemporalUnavailable) as error:
+                SKIPPED.labels("stragglers").inc()
+                log.warning("stragglers_not_woken", error=str(error))
+            await asyncio.sleep(self.interval)
+
+    async def look(self) -> list[WorkspaceId]:
+        timeouts = {operation.value: limit for operation, limit in self.timeouts.items()}
+        waiting = await self.attention.not_begun(self.patience) | await self.attention.stuck(self.patience, timeouts)
+        woken = [workspace_id for workspace_id, like in waiting.items() if self._is_news(workspace_id, like)]
+        await self.waker.wake_all(woken)
+        DRIFT.labels("straggler").inc(len(woken))
+        now = monotonic()
+        told = {workspace_id: (waiting[workspace_id], now) for workspace_id in woken}
+        self._told = {known: at for known, at in self._told.items() if known in waiting} | told
+        for workspace_id in woken:
+            log.info("straggler_woken", workspace=workspace_id)
+        return woken
+
+    def _is_news(self, workspace_id: WorkspaceId, like: str) -> bool:
+        was, at = self._told.get(workspace_id, ("", 0.0))
+        return was != like or monotonic() - at > self.again

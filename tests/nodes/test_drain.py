@@ -1,0 +1,106 @@
+"""A drain and what goes wrong on the way: what failed or was deleted holds up no other home, and is named."""
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest
+
+from adapters.postgres.database import Database, open_database
+from adapters.postgres.nodes import Nodes, Registration
+from adapters.postgres.workspaces import WorkspaceStore
+from domain.apply import apply
+from domain.judge import judge
+from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase, WorkspaceId
+from domain.observation import UNKNOWN_RESOURCES, Observation, Presence
+from domain.plan import decide
+from tests.domain.rows import DELETED_AT, NOW, OP, formerly, row, seen
+
+AT_ONCE = 4
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    opened = await open_database(database_url)
+    for name in ("a", "b"):
+        assert await Nodes(opened).register(Registration(name, f"engine-{name}", "127.0.0.1", None, 2, 1 << 32))
+    yield opened
+    await opened.close()
+
+
+async def _homes(database: Database, number: int) -> list[WorkspaceId]:
+    """STANDBY, on node `a`."""
+    owner = await database.fetchval(
+        "INSERT INTO users (username, password_hash) VALUES ($1, '') RETURNING id", f"user-{uuid4()}"
+    )
+    rows = await database.fetch(
+        "INSERT INTO workspaces (id, owner_user_id, name, image_ref, desired_state, phase, node)"
+        " SELECT gen_random_uuid(), $1, n::text, 'image', 'STANDBY', 'STANDBY', 'a' FROM generate_series(1, $2) AS n"
+        " RETURNING id",
+        owner,
+        number,
+    )
+    return [WorkspaceId(str(found["id"])) for found in rows]
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        "phase = 'ERROR', error_reason = 'Timeout'",
+        "phase = 'DELETED', desired_state = 'DELETED', deleted_at = now()",
+        "phase = 'DELETING', desired_state = 'DELETED', deleted_at = now()",
+    ],
+)
+async def test_homes_that_failed_on_the_way_hold_up_no_other(database: Database, over: str) -> None:
+    """As many as leave at a time: those that were marked by a version that did not free their places, too."""
+    await _homes(database, 2 * AT_ONCE)
+    nodes = Nodes(database)
+    first = await nodes.send_off("a", AT_ONCE)
+    assert (len(first), await nodes.send_off("a", AT_ONCE)) == (AT_ONCE, [])
+    await database.execute(f"UPDATE workspaces SET {over} WHERE id = ANY($1::uuid[])", first)
+    second = await nodes.send_off("a", AT_ONCE)
+    assert len(second) == AT_ONCE
+    assert set(first).isdisjoint(second)
+    entry = await nodes.get("a")
+    assert entry
+    assert entry.leaving == (2 * AT_ONCE if "DELETING" in over else AT_ONCE)
+
+
+async def test_a_home_whose_move_failed_keeps_no_place_and_is_sent_off_again(database: Database) -> None:
+    """The operation fails for good: the place elsewhere is free. Once a person recovers it, it leaves as any other."""
+    (home,) = await _homes(database, 1)
+    nodes, store = Nodes(database), WorkspaceStore(database)
+    assert await nodes.send_off("a", AT_ONCE) == [home]
+    op_id = OperationId(str(uuid4()))
+    await database.execute(
+        "UPDATE workspaces SET operation = 'ARCHIVING', op_id = $2, op_started_at = now(), archive_op_id = $2"
+        " WHERE id = $1",
+        home,
+        op_id,
+    )
+    await store.fail(home, op_id, ErrorReason.ACTION_FAILED, "the store is full")
+    failed = await store.load(home)
+    assert failed
+    assert (failed.phase, failed.move_to) == (Phase.ERROR, None)
+    await database.execute("UPDATE workspaces SET phase = 'STANDBY', error_reason = NULL, error_count = 0")
+    assert await nodes.send_off("a", AT_ONCE) == [home]
+
+
+@pytest.mark.parametrize("operation", [Operation.NONE, Operation.STOPPING, Operation.ARCHIVING])
+def test_what_goes_nowhere_keeps_no_place(operation: Operation) -> None:
+    """Its node is lost, it took too long, or its owner deletes it."""
+    leaving = row(
+        operation,
+        phase=Phase.STANDBY,
+        desired_state=DesiredState.STANDBY,
+        move_to="n2",
+        archive_op_id=OP,
+        conditions=formerly(volume=True),
+    )
+    lost = Observation(UNKNOWN_RESOURCES, Presence.UNKNOWN, node_lost=True)
+    deleted = row(
+        Operation.NONE, phase=Phase.STANDBY, desired_state=DesiredState.DELETED, deleted_at=DELETED_AT, move_to="n2"
+    )
+    for ws, seeing in ((leaving, lost), (deleted, seen(Presence.PRESENT)), (deleted, seen())):
+        judgement = judge(ws, seeing, NOW)
+        after = apply(ws, judgement, decide(ws, judgement, seeing, NOW), seeing, NOW, OP)
+        assert after.move_to is None, after
