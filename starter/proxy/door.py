@@ -1,0 +1,285 @@
+"""A client's connection. Requests for workspaces are ours; all others go to uvicorn, and from there to the API.
+
+Every request is read here first, strictly, and handed on as one: whatever is behind sees the same beginning and end of
+it. One at a time: the next is not looked at before the last one was answered.
+"""
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from starter.proxy import answers
+from starter.proxy.body import BadBody, Body
+from starter.proxy.client import Client, client_behind
+from starter.proxy.exchange import Exchange
+from starter.proxy.head import HEAD_END, LARGEST_HEAD, BadMessage, RequestHead, read_request
+from starter.proxy.headers import without_upgrade
+from starter.proxy.tunnel import Tunnel
+
+if TYPE_CHECKING:
+    from starter.proxy.proxy import Proxy
+
+_HEAD_SECONDS = 30.0
+_LINGER_SECONDS = 2.0
+_MOST_HELD = 1024 * 1024
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+
+
+class Door(HttpToolsProtocol):
+    def __init__(self, proxy: "Proxy", **uvicorn: Any) -> None:
+        super().__init__(**uvicorn)
+        self.proxy = proxy
+        self.is_stopping = False
+        self._peer = Client("", "http")
+        self._peer_is_trusted = False
+        # What came and can't be used yet: a head that is not complete, or what has to wait for its turn.
+        self._held = b""
+        self._has_to_wait = False
+        self._is_slow = False
+        self._is_consuming = False
+        self._is_lingering = False
+        self._head_timer: asyncio.TimerHandle | None = None
+        # The request under way: ours has an exchange.
+        self._exchange: Exchange | None = None
+        self._body: Body | None = None
+        self._is_busy = False
+        self._is_answered = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self.client is not None:
+            self._peer = Client(self.client[0], self.scheme or "http")
+            self._peer_is_trusted = self.client[0] in self.proxy.trusted
+        self._arm_keep_alive()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_lingering:
+            return
+        if self._held:
+            data, self._held = self._held + data, b""
+        self._consume(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_head_timer()
+        if self._exchange is not None:
+            exchange, self._exchange = self._exchange, None
+            exchange.client_lost()
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._exchange is not None and self._exchange.relay is not None:
+            self._exchange.relay.client_full(True)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._exchange is not None and self._exchange.relay is not None:
+            self._exchange.relay.client_full(False)
+
+    def shutdown(self) -> None:
+        """The server stops: what is under way may end."""
+        self.is_stopping = True
+        if self._exchange is not None:
+            self._exchange.close = True
+        else:
+            super().shutdown()
+
+    def on_response_complete(self) -> None:
+        """Of the API, by uvicorn."""
+        super().on_response_complete()
+        if self._exchange is None and self._is_busy:
+            self._is_answered = True
+            if self._body is None:
+                self._next()
+
+    def write(self, data: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def response_over(self, *, close: bool) -> None:
+        """Of an exchange. A request that was not read to its end leaves a connection that can't be used again."""
+        self._is_answered = True
+        if close or self._body is not None:
+            self._linger()
+        else:
+            self._next()
+
+    def go_on(self) -> None:
+        """What had to wait may be used now."""
+        self._has_to_wait = False
+        if self._is_consuming or self.transport.is_closing():
+            return
+        self._regulate()
+        data, self._held = self._held, b""
+        if data:
+            self._consume(data)
+
+    def slow_down(self, slow: bool) -> None:
+        self._is_slow = slow
+        self._regulate()
+
+    def hand_over(self, tunnel: Tunnel, from_upstream: bytes) -> None:
+        """The connection is a tunnel's from now on."""
+        connections: set[Any] = self.connections
+        connections.discard(self)
+        connections.add(tunnel.client_end)
+        tunnel.on_close(lambda: connections.discard(tunnel.client_end))
+        self._exchange = None
+        self._unset_keepalive_if_required()
+        from_client, self._held = self._held, b""
+        self._has_to_wait = self._is_slow = False
+        self._regulate()
+        if self.flow.write_paused:
+            tunnel.client_end.pause_writing()
+        tunnel.open(from_client, from_upstream)
+
+    def _consume(self, data: bytes) -> None:
+        self._is_consuming = True
+        try:
+            while data and not self._is_lingering:
+                if self._body is None and not self._is_busy:
+                    data = self._take_head(data)
+                elif self._body is None or (self._exchange is not None and self._exchange.relay is None):
+                    self._hold(data)
+                    break
+                else:
+                    data = self._take_body(self._body, data)
+        except (BadMessage, BadBody) as error:
+            self._refuse(error, data)
+        finally:
+            self._is_consuming = False
+
+    def _take_head(self, data: bytes) -> bytes:
+        """Begins the request; returns what comes after its head."""
+        while data.startswith(b"\r\n"):
+            data = data[2:]
+        end = data.find(HEAD_END, 0, LARGEST_HEAD)
+        if end < 0:
+            self._wait_for_head(data)
+            return b""
+        self._forget_head_timer()
+        self._unset_keepalive_if_required()
+        end += len(HEAD_END)
+        raw = data[:end]
+        head = read_request(raw)
+        if head.method == b"CONNECT":
+            raise BadMessage("This is no forward proxy.", 405)
+        self._is_busy, self._is_answered = True, False
+        self._body = head.body
+        place = self.proxy.places.find(head.host, head.target)
+        if place is not None:
+            client = client_behind(self._peer, head, self.proxy.trusted) if self._peer_is_trusted else self._peer
+            self._exchange = Exchange(self, head, client)
+            self._exchange.start(place)
+        else:
+            self._give_to_api(head, raw)
+        return self._rest_of_this_protocol(data[end:])
+
+    def _take_body(self, body: Body, data: bytes) -> bytes:
+        piece, rest, is_over = body.take(data)
+        if self._exchange is None:
+            super().data_received(data[: len(data) - len(rest)])
+        elif self._exchange.relay is not None:
+            if piece:
+                self._exchange.relay.request_data(piece)
+            if is_over:
+                self._exchange.relay.request_over()
+        if is_over:
+            self._body = None
+            if self._is_answered and self._is_busy:
+                self._next()
+        return rest
+
+    def _give_to_api(self, head: RequestHead, raw: bytes) -> None:
+        if b"upgrade" in head.values and not head.is_websocket:
+            # Not for us to follow; and a parser that has seen it reads nothing more.
+            raw = without_upgrade(head)
+        super().data_received(raw)
+
+    def _rest_of_this_protocol(self, rest: bytes) -> bytes:
+        """Uvicorn may have given the connection to its own WebSocket protocol."""
+        protocol = self.transport.get_protocol()
+        if protocol is self or not rest:
+            return rest
+        if isinstance(protocol, asyncio.Protocol):
+            protocol.data_received(rest)
+        return b""
+
+    def _next(self) -> None:
+        self._exchange = None
+        self._is_busy = False
+        if self.is_stopping:
+            self._linger()
+            return
+        self._arm_keep_alive()
+        if self._has_to_wait:
+            self.go_on()
+
+    def _hold(self, data: bytes) -> None:
+        self._held = data
+        self._has_to_wait = True
+        self._regulate()
+        if len(data) > _MOST_HELD:
+            self.transport.abort()
+
+    def _regulate(self) -> None:
+        """Reading stops while what came can't be used, and while the workspace can't take it."""
+        if self._has_to_wait or self._is_slow:
+            self.flow.pause_reading()
+        else:
+            self.flow.resume_reading()
+
+    def _wait_for_head(self, data: bytes) -> None:
+        if len(data) > LARGEST_HEAD:
+            raise BadMessage("The headers are too large.", 431)
+        if _BARE_LF.search(data):
+            raise BadMessage("A line does not end with CR LF.")
+        self._held = data
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(_HEAD_SECONDS, self.transport.close)
+
+    def _refuse(self, error: BadMessage | BadBody, rest: bytes) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is None and self._is_busy:
+            # The API is at it already: uvicorn finds the same mistake, and answers.
+            super().data_received(rest)
+            self.transport.close()
+            return
+        if exchange is not None:
+            has_answer = exchange.relay is not None and exchange.relay.has_started
+            exchange.client_lost()
+            if has_answer:
+                self.transport.close()
+                return
+        status = error.status if isinstance(error, BadMessage) else 400
+        self.write(answers.error(status, "bad_request", str(error)).to_bytes(b"", close=True))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close, but read on for a moment: a connection that is closed on unread data is reset, and the client would
+        never see the answer.
+        """
+        self._is_lingering = True
+        self._exchange = None
+        self._held = b""
+        self._has_to_wait = self._is_slow = False
+        if self.transport.is_closing() or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self._regulate()
+        self.transport.write_eof()
+        self._head_timer = self.loop.call_later(_LINGER_SECONDS, self.transport.close)
+
+    def _arm_keep_alive(self) -> None:
+        if self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def _forget_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
