@@ -1,0 +1,133 @@
+// What a person can do with a workspace, when, and what it costs.
+
+import { patch, post, remove } from './api.js';
+import { ask } from './dialog.js';
+import { h, icon } from './dom.js';
+import { refresh } from './live.js';
+import { changed, isBusy, putAnswer, state } from './store.js';
+import { failed } from './toast.js';
+
+const path = (id) => `/api/v1/workspaces/${id}`;
+
+// In the order in which they are offered. `can` mirrors the rules of the API, which has the last word.
+export const ACTIONS = {
+  start: {
+    label: (ws) => (ws.phase === 'ARCHIVED' ? 'Restore' : 'Start'),
+    icon: 'play',
+    can: (ws) => settled(ws) && ws.desired_state !== 'RUNNING' && ws.phase !== 'RUNNING',
+    run: (ws) => want(ws, 'RUNNING'),
+  },
+  stop: {
+    label: () => 'Stop',
+    icon: 'stop',
+    can: (ws) => settled(ws) && (ws.phase === 'RUNNING' || ws.desired_state === 'RUNNING') && ws.phase !== 'ARCHIVED',
+    run: (ws) => want(ws, 'STANDBY'),
+  },
+  archive: {
+    label: () => 'Archive',
+    icon: 'archive',
+    can: (ws) => settled(ws) && ws.phase !== 'ARCHIVED' && ws.desired_state !== 'ARCHIVED',
+    run: (ws) => want(ws, 'ARCHIVED'),
+  },
+  recover: {
+    label: () => 'Recover',
+    icon: 'recover',
+    can: (ws) => ws.phase === 'ERROR' && ws.error_reason !== null && ws.desired_state !== 'DELETED',
+    run: (ws) => recover(ws),
+  },
+  delete: {
+    label: () => 'Delete',
+    icon: 'trash',
+    can: (ws) => !isBusy(ws) && ws.phase !== 'DELETING' && ws.desired_state !== 'DELETED',
+    run: (ws) => confirmDelete(ws),
+  },
+};
+
+export const canOpen = (ws) => ws.phase === 'RUNNING' && !isBusy(ws) && ws.desired_state === 'RUNNING';
+
+export const run = (name, id) => {
+  const ws = state.workspaces.get(id);
+  if (ws && ACTIONS[name].can(ws) && !state.pending.has(id)) ACTIONS[name].run(ws);
+};
+
+const settled = (ws) => !isBusy(ws) && !['ERROR', 'DELETING'].includes(ws.phase) && ws.desired_state !== 'DELETED';
+
+const want = (ws, desired) => {
+  const verb = { RUNNING: 'start', STANDBY: 'stop', ARCHIVED: 'archive' }[desired];
+  return during(ws, verb, `${ws.name} could not be ${{ start: 'started', stop: 'stopped', archive: 'archived' }[verb]}`,
+    () => patch(path(ws.id), { desired_state: desired }));
+};
+
+const recover = async (ws) => {
+  const send = () => post(`${path(ws.id)}/recover`);
+  if (ws.error_reason !== 'DataLost') {
+    await during(ws, 'recover', `${ws.name} could not be recovered`, send);
+    return;
+  }
+  await ask({
+    title: `Recover ${ws.name}?`,
+    danger: true,
+    confirm: 'Accept the loss and recover',
+    body: [
+      h('p.soft', null, 'Its home vanished, and codehub did not remove it. If it can still be brought back, do that first.'),
+      losses([lossOf(ws)]),
+    ],
+    submit: () => answered(ws, send),
+  });
+};
+
+const lossOf = (ws) => {
+  if (!ws.archive_key) return 'Everything that was in its home: it goes on with an empty one.';
+  if (ws.conditions['storage.archive_ready']?.reason === 'ArchiveAbsent') return 'Its archive is gone too: until that is back, recovering leads to the same error.';
+  return 'Everything since its last archive: it goes on from there.';
+};
+
+const confirmDelete = (ws) => ask({
+  title: `Delete ${ws.name}?`,
+  danger: true,
+  confirm: 'Delete workspace',
+  body: [
+    h('p.soft', null, 'This can’t be undone. ', ACTIONS.archive.can(ws) ? 'To keep its files without taking up a disk, archive it instead.' : ''),
+    losses(lossesOf(ws)),
+  ],
+  submit: async () => {
+    await remove(path(ws.id));
+    await refresh();
+  },
+});
+
+const lossesOf = (ws) => {
+  const lost = [];
+  if (ws.phase === 'RUNNING') lost.push('It is running: open terminals and unsaved work end at once.');
+  if (['RUNNING', 'STANDBY', 'ERROR'].includes(ws.phase)) lost.push('Its home: every file in it is removed at once.');
+  if (ws.archive_key) lost.push('Its archive: it is removed later, and can’t be restored from here any more.');
+  if (!lost.length) lost.push('Nothing but its name and settings: it has no home yet.');
+  if (ws.memo) lost.push('Its memo, and the log of its operations.');
+  else lost.push('The log of its operations.');
+  return lost;
+};
+
+const losses = (items) => h('ul.losses', { 'aria-label': 'What will be lost' },
+  items.map((item) => h('li', null, icon('trash'), h('span', null, item))));
+
+// The button waits until the server has answered; what it then shows is what the server said.
+const during = async (ws, verb, title, send) => {
+  state.pending.set(ws.id, verb);
+  changed();
+  try {
+    await answered(ws, send);
+  } catch (failure) {
+    failed(title, failure);
+    // What was shown may have been out of date, or the answer of something that was done is lost.
+    refresh();
+  } finally {
+    state.pending.delete(ws.id);
+    changed();
+  }
+};
+
+const answered = async (ws, send) => {
+  const asked = performance.now();
+  const answer = await send();
+  if (answer) putAnswer(answer, asked);
+};

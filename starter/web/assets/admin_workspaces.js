@@ -1,0 +1,74 @@
+// Everybody's workspaces, to look after; what is done with them stays with their owners.
+
+import { get, now } from './api.js';
+import { h } from './dom.js';
+import { goal, pill } from './state_parts.js';
+import { changed, state } from './store.js';
+import { PHASES, ago, exactly, since } from './words.js';
+
+const PAGE = 50;
+
+let page = null;
+let offset = 0;
+let phase = '';
+let problem = '';
+
+export const load = async () => {
+  const asked = `${phase} ${offset}`;
+  try {
+    const found = await get(`/api/v1/admin/workspaces?limit=${PAGE}&offset=${offset}${phase ? `&phase=${phase}` : ''}`);
+    if (asked === `${phase} ${offset}`) page = found;
+    problem = '';
+  } catch (failure) {
+    problem = failure.message;
+  }
+  changed();
+};
+
+export const render = () => [
+  problem ? h('p.problem', { role: 'alert' }, problem) : null,
+  h('div.card', null,
+    h('header', null, h('h2', null, 'All workspaces'), h('span.small.faint', null, page ? `${page.total} in all` : ''),
+      h('select', { 'data-type': 'phase', 'aria-label': 'Phase', class: 'narrow' }, h('option', { value: '' }, 'Every phase'),
+        Object.entries(PHASES).map(([name, { label }]) => h('option', { value: name }, label)))),
+    page?.items.length ? table() : h('div.empty', null, h('p', null, page ? 'There are none.' : '…')),
+    pages()),
+].filter(Boolean);
+
+export const typed = {
+  phase: (select) => {
+    phase = select.value;
+    offset = 0;
+    load();
+  },
+};
+
+export const handlers = {
+  older: () => turn(PAGE),
+  newer: () => turn(-PAGE),
+};
+
+const turn = (by) => {
+  offset = Math.max(0, offset + by);
+  load();
+};
+
+const table = () => h('div.scroll', { tabindex: '0', role: 'region', 'aria-label': 'All workspaces' }, h('table.stacked', null,
+  h('thead', null, h('tr', null, ['Workspace', 'Owner', 'State', 'Last used', 'In this phase', 'Node', ''].map((name) => h('th', { scope: 'col' }, name)))),
+  h('tbody', null, page.items.map(row))));
+
+const row = (ws) => h('tr', { 'data-key': ws.id },
+  h('td.what', null, h('b', { dir: 'auto' }, ws.name), h('p.small.faint.mono', null, ws.id)),
+  h('td', { 'data-label': 'Owner' }, ws.owner),
+  h('td.fit', null, pill(ws), ' ', goal(ws), ws.error_reason ? h('p.small.said', null, ws.error_reason) : null),
+  h('td.fit.soft', { 'data-label': 'Last used', title: exactly(ws.last_access_at) }, ago(ws.last_access_at, now())),
+  h('td.fit.soft', { 'data-label': 'In this phase', title: exactly(ws.phase_changed_at) }, since(ws.phase_changed_at, now())),
+  h('td', { 'data-label': 'Node' }, ws.node ?? '–'),
+  h('td.fit', null, state.installation?.temporal_ui_url
+    ? h('a', { href: `${state.installation.temporal_ui_url}/ws-${ws.id}`, target: '_blank', rel: 'noopener noreferrer', 'aria-label': `Temporal history of ${ws.name}` }, 'History')
+    : null));
+
+const pages = () => (page && page.total > PAGE ? h('div.rest', null,
+  h('button.button', { type: 'button', 'data-do': 'newer', disabled: offset === 0 }, 'Newer'),
+  h('span.small.faint.numbers', null, `${offset + 1} to ${Math.min(page.total, offset + PAGE)}`),
+  h('button.button', { type: 'button', 'data-do': 'older', disabled: offset + PAGE >= page.total }, 'Older')) : null);

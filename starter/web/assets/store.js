@@ -1,0 +1,95 @@
+// What this page knows, and who is told when it changes. Views are drawn from this and from nothing else.
+
+export const state = {
+  session: null,
+  installation: null,
+  workspaces: new Map(),
+  loaded: false,
+  explanations: new Map(),
+  progress: new Map(),
+  // What was asked for and not answered yet, by workspace: buttons wait for it.
+  pending: new Map(),
+  live: 'connecting',
+  filter: 'all',
+  search: '',
+};
+
+const MAPS = [state.workspaces, state.explanations, state.progress, state.pending];
+// When the last event of each workspace came.
+const heard = new Map();
+const told = new Set();
+let due = false;
+
+export const onChange = (listener) => { told.add(listener); };
+
+// Many changes in one go are drawn once.
+export const changed = () => {
+  if (due) return;
+  due = true;
+  queueMicrotask(() => {
+    due = false;
+    for (const listener of told) listener();
+  });
+};
+
+// Events come in order, and each is newer than the one before.
+export const putEvent = (ws) => {
+  heard.set(ws.id, performance.now());
+  put(ws);
+};
+
+export const dropEvent = (id) => {
+  heard.set(id, performance.now());
+  drop(id);
+};
+
+// An answer to what was asked at `asked` (performance.now()): an event that came since then is newer.
+export const putAnswer = (ws, asked) => {
+  if ((heard.get(ws.id) ?? -1) <= asked) put(ws);
+};
+
+export const dropAnswer = (id, asked) => {
+  if ((heard.get(id) ?? -1) <= asked) drop(id);
+};
+
+// The whole list: what is not in it is gone.
+export const replaceAll = (items, asked) => {
+  const there = new Set(items.map((ws) => ws.id));
+  for (const id of [...state.workspaces.keys()]) if (!there.has(id)) dropAnswer(id, asked);
+  for (const ws of items) putAnswer(ws, asked);
+  state.loaded = true;
+  changed();
+};
+
+export const forget = () => {
+  for (const map of [...MAPS, heard]) map.clear();
+  Object.assign(state, { session: null, installation: null, loaded: false, live: 'connecting', filter: 'all', search: '' });
+  changed();
+};
+
+export const isBusy = (ws) => ws.operation !== 'NONE';
+export const isResting = (ws) => !isBusy(ws) && ws.phase === ws.desired_state;
+export const needsPerson = (ws) => ws.phase === 'ERROR' && ws.error_reason !== null;
+
+// What holds a place among those that may run at once.
+export const running = () => [...state.workspaces.values()].filter(
+  (ws) => (ws.phase === 'RUNNING' || ws.desired_state === 'RUNNING') && !ws.error_reason && ws.phase !== 'DELETING',
+).length;
+
+// Bytes of the operation under way: the latest event, or what the workspace itself says.
+export const progressOf = (ws) => {
+  const event = state.progress.get(ws.id);
+  return event && event.operation === ws.operation ? event : ws.progress;
+};
+
+const put = (ws) => {
+  const known = state.workspaces.get(ws.id);
+  state.workspaces.set(ws.id, ws);
+  if (known && known.operation !== ws.operation) state.progress.delete(ws.id);
+  changed();
+};
+
+const drop = (id) => {
+  for (const map of MAPS) map.delete(id);
+  changed();
+};
