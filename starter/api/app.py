@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import structlog
 from fastapi import APIRouter, FastAPI
 
 from adapters.postgres.idempotency import prune_idempotency_keys
-from starter.api import events, explain, health, session, tokens, users, workspaces
+from adapters.tasks import end
+from adapters.telemetry.metrics import SKIPPED
+from starter.api import admin, audit, events, explain, health, installation, nodes, session, tokens, users, workspaces
 from starter.api.body_limit import BodyLimitMiddleware
 from starter.api.dependencies import Dependencies
 from starter.api.errors import add_error_handlers
@@ -16,6 +18,7 @@ from starter.api.forwarded import ForwardedMiddleware
 from starter.api.openapi import use_true_openapi
 from starter.api.request_log import RequestLogMiddleware
 from starter.api.same_origin import SameOriginMiddleware
+from starter.web import dashboard
 
 log = structlog.get_logger()
 
@@ -26,6 +29,10 @@ _ROUTERS = (
     events.router,
     users.router,
     tokens.router,
+    installation.router,
+    admin.router,
+    audit.router,
+    nodes.router,
     health.router,
 )
 _PRUNE_SECONDS = 600.0
@@ -33,7 +40,7 @@ _DRAIN_SECONDS = 1.0
 
 
 def create_app(deps: Dependencies, routers: Sequence[APIRouter] = ()) -> FastAPI:
-    """`routers` are those of other parts of the starter: events, explain, metrics, dashboard."""
+    """`routers` are those of other parts of the starter: metrics."""
     app = FastAPI(
         title="codehub",
         version="1",
@@ -49,7 +56,7 @@ def create_app(deps: Dependencies, routers: Sequence[APIRouter] = ()) -> FastAPI
     )
     app.state.dependencies = deps
     add_error_handlers(app)
-    for router in (*_ROUTERS, *routers):
+    for router in (*_ROUTERS, dashboard(), *routers):
         app.include_router(router)
     use_true_openapi(app)
     # The last added is the first to see a request.
@@ -64,7 +71,12 @@ def create_app(deps: Dependencies, routers: Sequence[APIRouter] = ()) -> FastAPI
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     deps: Dependencies = app.state.dependencies
     pruning = asyncio.create_task(
-        _prune_forever(deps.sessions.prune, deps.logins.lockout.prune, lambda: prune_idempotency_keys(deps.database))
+        _prune_forever(
+            deps.sessions.prune,
+            deps.logins.lockout.prune,
+            lambda: prune_idempotency_keys(deps.database),
+            deps.audit.prune,
+        )
     )
     tasks = [pruning]
     if deps.hub is not None:
@@ -72,10 +84,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await end(tasks)
         await deps.wakes.drain(_DRAIN_SECONDS)
 
 
@@ -85,5 +94,6 @@ async def _prune_forever(*prunes: Callable[[], Awaitable[None]]) -> None:
             try:
                 await prune()
             except Exception as error:  # noqa: BLE001 - the next time will do
+                SKIPPED.labels("prune").inc()
                 log.warning("prune_failed", error=str(error))
         await asyncio.sleep(_PRUNE_SECONDS)

@@ -5,9 +5,12 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
+from adapters.postgres.actor import act_as
 from adapters.postgres.sessions import ApiTokens, Identity, Sessions
+from domain.audit import Actor, ActorKind
 from starter.api.dependencies import Deps
 from starter.api.errors import ApiError, not_found
 from starter.api.logins import OpenedSession, hash_secret, new_secret
@@ -26,16 +29,22 @@ class Authenticator:
     tokens: ApiTokens
 
     async def identify(self, connection: HTTPConnection) -> Identity | None:
-        """One query. An Authorization header is all that counts where there is one: its cookie is not looked at."""
-        if "authorization" in connection.headers:
-            secret = bearer_secret(connection)
-            return await self.tokens.find(hash_secret(secret)) if secret else None
+        """One query."""
+        token = bearer_secret(connection.headers)
+        if token is not None:
+            return await self.tokens.find(hash_secret(token))
         secret = session_secret(connection)
         return await self.sessions.find(hash_secret(secret)) if secret else None
 
+    async def still(self, identity: Identity) -> Identity | None:
+        """None: what it was known by is good no more."""
+        known = self.sessions if identity.by_session else self.tokens
+        return await known.find(identity.token_hash)
 
-def bearer_secret(connection: HTTPConnection) -> str | None:
-    scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+
+def bearer_secret(headers: Headers) -> str | None:
+    """An API token of ours. Whatever else a bearer shows proves nothing here."""
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
     secret = secret.strip()
     if scheme.lower() != "bearer" or not secret.startswith(TOKEN_PREFIX) or len(secret) > _LONGEST_SECRET:
         return None
@@ -43,6 +52,11 @@ def bearer_secret(connection: HTTPConnection) -> str | None:
 
 
 def session_secret(connection: HTTPConnection) -> str | None:
+    """An Authorization header is all that counts where there is one: the cookie beside it is not looked at. So what
+    is let in for its token (see same_origin) never acts by the cookie.
+    """
+    if "authorization" in connection.headers:
+        return None
     secret = connection.cookies.get(cookie_name(connection.scope["scheme"]), "")
     return secret if 0 < len(secret) <= _LONGEST_SECRET else None
 
@@ -73,6 +87,12 @@ def _cookie(request: Request) -> dict[str, Any]:
     }
 
 
+def actor_of(identity: Identity, request_id: str | None = None, kind: ActorKind | None = None) -> Actor:
+    user = identity.user
+    usual = ActorKind.ADMIN if user.is_admin else ActorKind.USER
+    return Actor(kind or usual, user.username, user.id, request_id=request_id)
+
+
 _cookie_scheme = APIKeyCookie(
     name=SESSION_COOKIE, scheme_name="session", auto_error=False, description="Set by login over plain HTTP."
 )
@@ -96,6 +116,7 @@ async def _current(
     if identity is None:
         raise ApiError(401, "unauthenticated", "Log in first: there is no session or token here that is valid.")
     request.scope["codehub.user"] = identity.user.username
+    act_as(actor_of(identity, request.scope.get("codehub.request_id")))
     return identity
 
 

@@ -61,7 +61,7 @@ def unavailable() -> ApiError:
 
 def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route: the errors it gives besides those that every route can give."""
-    return {status: {"model": ErrorBody, "description": _MEANINGS[status]} for status in sorted({*statuses, 503})}
+    return {status: {"model": ErrorBody, "description": MEANINGS[status]} for status in sorted({*statuses, 503})}
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -72,11 +72,12 @@ def add_error_handlers(app: FastAPI) -> None:
         app.add_exception_handler(kind, _translated)
 
 
-_MEANINGS = {
+MEANINGS = {
     400: "The body is not JSON",
     401: "Not logged in, or the login is not valid any more",
     403: "Not allowed: another site's request, or not this user's business",
     404: "There is no such thing, or it is another user's",
+    408: "The body did not arrive in time",
     409: "Not in its present state; the code says why",
     413: "The body is larger than 1 MiB",
     415: "The body is not application/json",

@@ -1,27 +1,36 @@
-"""`GET /api/v1/workspaces/{id}/explain`: why it is where it is, and what happens next."""
+"""`GET /api/v1/workspaces/{id}/explain`, and `GET /api/v1/explain` of all: why they are where they are, what comes."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
 import structlog
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from adapters.redis.activity import RedisUnavailable
+from adapters.redis.activity_kinds import KindLog
+from domain.audit import Change
 from domain.explain import LastActivity, explain
-from domain.model import DesiredState, ErrorReason, Operation, Phase, WorkspaceId
+from domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace, WorkspaceId
 from starter.api.authentication import Current
+from starter.api.change_body import CauseBody
 from starter.api.dependencies import Dependencies, Deps
 from starter.api.errors import answers
+from starter.api.fields import PageQuery
 
 log = structlog.get_logger()
 
-router = APIRouter(prefix="/api/v1/workspaces", tags=["workspaces"])
+router = APIRouter(prefix="/api/v1", tags=["workspaces"])
 
 
 class NextStepBody(BaseModel):
-    desired_state: DesiredState
+    desired_state: DesiredState | None
     at: datetime
+    error_reason: ErrorReason | None
+    """In place of a desired_state: the operation under way is given up, unless it is done by then."""
 
 
 class LastActivityBody(BaseModel):
@@ -38,36 +47,71 @@ class ExplainBody(BaseModel):
     waiting_for: str | None
     what_to_do: str | None
     next_step: NextStepBody | None
-    """What happens by itself, at the earliest then, unless the workspace is used."""
+    """What happens by itself, at the earliest then, unless the workspace is used or the operation is done."""
     last_activity: LastActivityBody | None
+    last_change: CauseBody | None
+    """Who last changed it, and why."""
 
 
-@router.get("/{workspace_id}/explain", responses=answers(401, 404))
+class ExplainedWorkspace(ExplainBody):
+    id: UUID
+
+
+class ExplainPage(BaseModel):
+    items: list[ExplainedWorkspace]
+    total: int
+
+
+@router.get("/workspaces/{workspace_id}/explain", responses=answers(401, 404))
 async def explain_workspace(workspace_id: UUID, deps: Deps, current: Current) -> ExplainBody:
     """In words and fields: why it is in this phase, what it waits for, and the next automatic step."""
     ws = (await deps.catalog.get(WorkspaceId(str(workspace_id)), current.user.id)).workspace
-    told = explain(ws, deps.config.ttl, await _activity(deps, ws.id))
-    return ExplainBody.model_validate(
-        {
-            "phase": ws.phase,
-            "desired_state": ws.desired_state,
-            "operation": ws.operation,
-            "error_reason": ws.error_reason,
-            **{name: getattr(told, name) for name in ("because", "waiting_for", "what_to_do")},
-            "next_step": told.next_step,
-            "last_activity": told.last_activity,
-        },
-        from_attributes=True,
-    )
+    activity = await _activity(deps, [ws.id])
+    changes = await deps.audit.last([ws.id])
+    return ExplainBody.model_validate(_told(ws, deps, activity.get(ws.id), changes.get(ws.id)))
 
 
-async def _activity(deps: Dependencies, workspace_id: WorkspaceId) -> LastActivity | None:
-    """What has not reached the row yet. Without Redis, the row has to do."""
-    if deps.activity is None:
-        return None
+@router.get("/explain", responses=answers(401, 422))
+async def explain_workspaces(query: Annotated[PageQuery, Query()], deps: Deps, current: Current) -> ExplainPage:
+    """The same of all workspaces, in the order of the list."""
+    page = await deps.catalog.page(current.user.id, limit=query.limit, offset=query.offset)
+    found = [entry.workspace for entry in page.items]
+    activity = await _activity(deps, [ws.id for ws in found])
+    changes = await deps.audit.last([ws.id for ws in found])
+    told = {ws.id: _told(ws, deps, activity.get(ws.id), changes.get(ws.id)) for ws in found}
+    items = [ExplainedWorkspace.model_validate({"id": id_, **fields}) for id_, fields in told.items()]
+    return ExplainPage(items=items, total=page.total)
+
+
+def _told(ws: Workspace, deps: Dependencies, activity: LastActivity | None, change: Change | None) -> dict[str, object]:
+    told = explain(ws, deps.config.ttl, activity, deps.config.max_retries, deps.config.timeouts)
+    step, last = told.next_step, told.last_activity
+    return {
+        "phase": ws.phase,
+        "desired_state": ws.desired_state,
+        "operation": ws.operation,
+        "error_reason": ws.error_reason,
+        "because": told.because,
+        "waiting_for": told.waiting_for,
+        "what_to_do": told.what_to_do,
+        "next_step": asdict(step) if step else None,
+        "last_activity": {"at": last.at, "kind": last.kind} if last else None,
+        "last_change": CauseBody.of(change) if change else None,
+    }
+
+
+async def _activity(deps: Dependencies, workspaces: Sequence[WorkspaceId]) -> Mapping[WorkspaceId, LastActivity]:
+    """What has not reached the rows yet. Without Redis, the rows have to do."""
+    if deps.activity is None or not workspaces:
+        return {}
     try:
-        seen = await deps.activity.last_seen(workspace_id)
+        seen = await deps.activity.last_seen_of(workspaces)
+        kinds = await KindLog(deps.activity.redis).last_of(workspaces)
     except RedisUnavailable as error:
         log.warning("activity_unknown", error=str(error))
-        return None
-    return LastActivity(seen) if seen else None
+        return {}
+    latest = {workspace_id: LastActivity(at) for workspace_id, at in seen.items()}
+    for workspace_id, one in kinds.items():
+        if workspace_id not in seen or one.at >= seen[workspace_id]:
+            latest[workspace_id] = LastActivity(one.at, one.kind)
+    return latest

@@ -1,7 +1,7 @@
 """`/health`: is this process alive, can it do its work, and who coordinates. Tells no addresses to strangers."""
 
 import asyncio
-import time
+from collections.abc import Mapping
 from datetime import datetime
 
 import structlog
@@ -18,7 +18,6 @@ log = structlog.get_logger()
 router = APIRouter(prefix="/health", tags=["health"])
 
 COORDINATOR_LOCK = "coordinator"
-_STARTED = time.monotonic()
 
 
 class Live(BaseModel):
@@ -46,10 +45,11 @@ class LeaderBody(BaseModel):
 
 
 class Coordinator(BaseModel):
-    """`is_leader`, `node_id` and `uptime_seconds` are this process's; `leader` took the lock last."""
+    """Of the worker that leads now: `node_id` is its COORDINATOR_NODE_ID, `uptime_seconds` how long it has led.
+    `leader` took the lock last, and may be gone."""
 
     is_leader: bool
-    node_id: str
+    node_id: str | None
     uptime_seconds: float
     leader: LeaderBody | None
 
@@ -63,9 +63,7 @@ async def live() -> Live:
 async def ready(deps: Deps) -> Ready:
     """Asks every part at once, and waits only so long."""
     checks: dict[str, Check] = {"postgresql": lambda: deps.database.fetchval("SELECT 1"), **deps.checks}
-    deadline = deps.config.check_deadline
-    found = await asyncio.gather(*(_ask(name, check, deadline) for name, check in checks.items()))
-    parts = dict(zip(checks, found, strict=True))
+    parts = await ask_all(checks, deps.config.check_deadline)
     missing = [f"{name} {part.message}" for name, part in parts.items() if not part.ready]
     if missing:
         error = ErrorDetail(code="not_ready", message="; ".join(missing))
@@ -76,14 +74,20 @@ async def ready(deps: Deps) -> Ready:
 
 @router.get("/coordinator", responses=answers())
 async def coordinator(deps: Deps) -> Coordinator:
-    """Workers elect the leader; an API process by itself never is one."""
+    """Workers elect the leader. Each tells of itself at its METRICS_PORT; this is who leads, as the lock has it."""
     holder = await current_holder(deps.database, COORDINATOR_LOCK, deps.config.coordinator_lock_id)
+    leads = holder is not None and holder.alive
     return Coordinator(
-        is_leader=deps.is_leader(),
-        node_id=deps.config.node_id,
-        uptime_seconds=round(time.monotonic() - _STARTED, 3),
+        is_leader=leads,
+        node_id=holder.holder_id if holder and leads else None,
+        uptime_seconds=round(holder.seconds, 3) if holder and leads else 0.0,
         leader=LeaderBody(holder_id=holder.holder_id, since=holder.acquired_at, alive=holder.alive) if holder else None,
     )
+
+
+async def ask_all(checks: Mapping[str, Check], deadline: float) -> dict[str, Part]:
+    found = await asyncio.gather(*(_ask(name, check, deadline) for name, check in checks.items()))
+    return dict(zip(checks, found, strict=True))
 
 
 async def _ask(name: str, check: Check, deadline: float) -> Part:

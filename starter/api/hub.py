@@ -16,6 +16,7 @@ from adapters.postgres.database import DatabaseUnavailable
 from adapters.postgres.desired_state import Refused
 from adapters.redis.activity import RedisUnavailable
 from adapters.redis.events import EVERYONE, Event, EventBus, EventKind
+from adapters.telemetry.metrics import SKIPPED
 from domain.model import UserId, WorkspaceId
 
 log = structlog.get_logger()
@@ -23,17 +24,28 @@ log = structlog.get_logger()
 _RETRY = 1.0
 
 
+@dataclass(eq=False)
+class Shown:
+    """A workspace as it is shown: written out once, however many look at it."""
+
+    entry: Entry
+    body: str | None = None
+    """By the first screen that needs it."""
+
+
 @dataclass(eq=False, slots=True)
 class Screen:
     """One connected client. Progress is told apart from states: it may be left out, they may not."""
 
     user_id: UserId
-    updated: dict[WorkspaceId, Entry | None] = field(default_factory=dict)
+    updated: dict[WorkspaceId, Shown | None] = field(default_factory=dict)
     """The newest state of what changed; None where it is deleted."""
     progress: dict[WorkspaceId, dict[str, Any]] = field(default_factory=dict)
     stale: bool = True
     """Everything has to be looked at: at the beginning, and after something may have been missed."""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    login_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """It may have ended: who has it asks (see standing.py)."""
 
     def refresh(self) -> None:
         self.stale = True
@@ -62,6 +74,12 @@ class Hub:
         self.closing = True
         self._refresh_all()
 
+    def logins_changed(self) -> None:
+        """Of somebody, here or while nobody listened: each screen asks for its own."""
+        for screens in self._screens.values():
+            for screen in screens:
+                screen.login_changed.set()
+
     @property
     def clients(self) -> int:
         return sum(len(screens) for screens in self._screens.values())
@@ -75,8 +93,10 @@ class Hub:
                     async for event in events:
                         await self._handle(event)
             except RedisUnavailable as error:
+                SKIPPED.labels("live_events").inc()
                 log.warning("live_events_interrupted", error=str(error))
             except Exception:
+                SKIPPED.labels("live_events").inc()
                 log.exception("live_events_failed")
             await asyncio.sleep(_RETRY)
 
@@ -97,6 +117,9 @@ class Hub:
             case EventKind.REFRESH:
                 for screen in screens:
                     screen.refresh()
+            case EventKind.LOGINS:
+                for screen in screens:
+                    screen.login_changed.set()
 
     async def _load(self, event: Event, screens: set[Screen]) -> None:
         try:
@@ -105,8 +128,9 @@ class Hub:
             for screen in list(screens):
                 screen.refresh()
             return
+        shown = Shown(entry) if entry else None
         for screen in list(screens):
-            screen.updated[event.workspace_id] = entry
+            screen.updated[event.workspace_id] = shown
             screen.arrived.set()
 
     async def _find(self, event: Event) -> Entry | None:
@@ -116,6 +140,7 @@ class Hub:
             return None
 
     def _refresh_all(self) -> None:
+        self.logins_changed()
         for screens in self._screens.values():
             for screen in screens:
                 screen.refresh()

@@ -12,6 +12,7 @@ import structlog
 from adapters.postgres.accounts import Accounts, Credentials
 from adapters.postgres.lockout import Lockout
 from adapters.postgres.sessions import Identity, Sessions
+from adapters.telemetry.metrics import LOGIN_FAILURES
 from starter.api.passwords import Passwords, PasswordsBusy
 
 log = structlog.get_logger()
@@ -72,6 +73,7 @@ class Logins:
         credentials = await self.accounts.credentials(username)
         right = await self.passwords.verify(credentials.password_hash if credentials else None, password)
         if credentials is None or not right:
+            LOGIN_FAILURES.inc()
             log.info("login_failed", address=address)
             raise BadCredentials
         await self.lockout.forgive(username, address)

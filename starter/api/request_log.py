@@ -6,16 +6,22 @@ import traceback
 from uuid import uuid4
 
 import structlog
+from opentelemetry.trace import Span, SpanKind
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from adapters.telemetry.metrics import HTTP
+from adapters.telemetry.tracing import span
 from starter.api.errors import ApiError
 from starter.api.forwarded import client_address
 
 log = structlog.get_logger()
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+EVENTS = "/api/v1/events"
+"""Lasts for as long as somebody looks: its time says nothing."""
 _QUIET = frozenset({"/health/live", "/health/ready"})
+_PARTS_OF_PAGES = "/assets/"
 
 # Set unless a route has set its own: the dashboard brings its own Content-Security-Policy.
 _HEADERS = {
@@ -51,7 +57,10 @@ class RequestLogMiddleware:
                     headers.setdefault(name, value)
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
+        with (
+            structlog.contextvars.bound_contextvars(request_id=request_id),
+            span(scope["method"], SpanKind.SERVER, **{"codehub.request_id": request_id}) as current,
+        ):
             try:
                 await self.app(scope, receive, sending)
             except Exception as error:
@@ -61,7 +70,10 @@ class RequestLogMiddleware:
                     raise
                 await _internal(request_id).response()(scope, receive, sending)
             finally:
-                _tell(scope, status, time.perf_counter() - started)
+                seconds = time.perf_counter() - started
+                _tell(scope, status, seconds)
+                _measure(scope, status, seconds)
+                _describe(current, scope, status)
 
 
 def _internal(request_id: str) -> ApiError:
@@ -73,9 +85,29 @@ def _request_id(headers: Headers) -> str:
     return given if _REQUEST_ID.fullmatch(given) else uuid4().hex
 
 
+def _describe(current: Span | None, scope: Scope, status: int) -> None:
+    if current is not None:
+        current.update_name(f"{scope['method']} {_route(scope) or 'unknown'}")
+        current.set_attribute("http.response.status_code", status)
+
+
+def _route(scope: Scope) -> str | None:
+    path = getattr(scope.get("route"), "path", None)
+    return str(path) if path else None
+
+
+def _measure(scope: Scope, status: int, seconds: float) -> None:
+    """By route, not by path: paths name workspaces. What matched none is one series, whatever strangers ask for."""
+    route = _route(scope)
+    if route != EVENTS:
+        method = scope["method"] if route else "any"
+        HTTP.labels(method, route or "none", f"{status // 100}xx" if status else "cut").observe(seconds)
+
+
 def _tell(scope: Scope, status: int, seconds: float) -> None:
     # The query is left out: people put secrets into it.
-    tell = log.debug if scope["path"] in _QUIET else log.info
+    is_quiet = scope["path"] in _QUIET or scope["path"].startswith(_PARTS_OF_PAGES)
+    tell = log.debug if is_quiet else log.info
     tell(
         "request",
         method=scope["method"],

@@ -1,7 +1,8 @@
 """Requests that change something come from our own pages, or from a program (SPEC 12, PROMISES 33).
 
 A browser adds cookies to requests that other sites make. So every unsafe request needs a proof of origin, login
-included, unless it carries a bearer token: no other site can make a browser send one.
+included, unless it is made by an API token of ours: no other site can make a browser send one. Any other bearer is
+no exemption, since the cookie beside it might count.
 
 - `Sec-Fetch-Site`, where a browser sends it, must be `same-origin`, or `none` (the person's own doing).
 - Else `Origin`, where there is one, must be this very scheme, host and port.
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from starter.api.authentication import bearer_secret
 from starter.api.errors import ApiError
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
@@ -39,15 +41,19 @@ class SameOriginMiddleware:
 
 
 def is_ours(method: str, scheme: str, headers: Headers) -> bool:
-    if method in _SAFE or headers.get("authorization", "").lower().startswith("bearer "):
+    if method in _SAFE or bearer_secret(headers) is not None:
         return True
     site = headers.getlist("sec-fetch-site")
     if site:
         return site in (["same-origin"], ["none"])
-    origin = headers.getlist("origin")
-    if origin:
-        return len(origin) == 1 and _is_own(origin[0], scheme, headers.get("host", ""))
+    if "origin" in headers:
+        return shows_own_origin(scheme, headers)
     return method != "POST" or media_type(headers) == "application/json"
+
+
+def shows_own_origin(scheme: str, headers: Headers) -> bool:
+    origin = headers.getlist("origin")
+    return len(origin) == 1 and _is_own(origin[0], scheme, headers.get("host", ""))
 
 
 def media_type(headers: Headers) -> str:

@@ -1,4 +1,4 @@
-"""The API process: opens what it needs, serves until it is told to stop, and stops within five seconds."""
+"""The API process, proxy included: opens what it needs, serves until told to stop, and stops within five seconds."""
 
 import asyncio
 import contextlib
@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import structlog
 import uvicorn
@@ -17,19 +18,27 @@ from temporalio.client import Client
 
 from adapters.postgres.database import Database, DatabaseUnavailable, open_database
 from adapters.redis.events import EventBus
+from adapters.telemetry.metrics import PROXY_WEBSOCKETS, SSE_CLIENTS, shown_by
+from domain.hosts import Hosts
 from settings import Settings, SettingsError, required
 from starter.api.app import create_app
 from starter.api.dependencies import ApiConfig, Check, Dependencies, assemble
 from starter.api.forwarded import TrustedProxies
 from starter.api.logins import ensure_admin
+from starter.api.metrics import metrics_router
 from starter.api.passwords import Passwords
+from starter.metrics import serving_metrics
 from starter.patience import Patience, Stopped, address_of
-from workflows.client import TemporalAddress, Waker, connect
+from starter.proxy.proxy import Proxy
+from starter.proxy.tunnel import Tunnel
+from starter.s3 import s3_config, store_check
+from starter.temporal import temporal_address
+from workflows.client import Waker, connect
 
 log = structlog.get_logger()
 
-# What is left of the five seconds closes the pool and drains wakes.
-_GRACEFUL_SECONDS = 3
+# What is left of the five seconds drains wakes, reports the last activity and closes the pool.
+_GRACEFUL_SECONDS = 2
 _CLOSE_SECONDS = 0.5
 
 
@@ -64,8 +73,19 @@ async def _serve(settings: Settings, stop: asyncio.Event, patience: Patience) ->
         )
         listener = listen(settings.codehub_host, settings.codehub_port)
         letting_go = asyncio.create_task(_let_go(deps, stop))
+        shown_by(SSE_CLIENTS, lambda: deps.hub.clients if deps.hub else 0)
+        proxy = Proxy(
+            deps,
+            deps.hub.bus if deps.hub is not None else None,
+            flush_interval=settings.activity_flush_interval,
+            page_timeout=settings.proxy_page_timeout,
+            hosts=_hosts(settings),
+        )
+        shown_by(PROXY_WEBSOCKETS, lambda: sum(isinstance(one, Tunnel) for one in proxy.open))
         try:
-            await serve_app(create_app(deps), listener, stop)
+            async with proxy.running(), serving_metrics(settings, {}) as exposition:
+                app = create_app(deps, [metrics_router(exposition)])
+                await serve_app(proxy.around(app), listener, stop, proxy.protocol)
         finally:
             letting_go.cancel()
 
@@ -78,7 +98,7 @@ async def opened(settings: Settings) -> AsyncIterator[Dependencies]:
         stack.push_async_callback(_close, database)
         passwords = Passwords()
         stack.callback(passwords.close)
-        temporal = await connect(_temporal(settings), lazy=True)
+        temporal = await connect(temporal_address(settings), lazy=True)
         checks: dict[str, Check] = {"temporal": lambda: _check_temporal(temporal)}
         bus = None
         if settings.redis_url is not None:
@@ -86,7 +106,10 @@ async def opened(settings: Settings) -> AsyncIterator[Dependencies]:
             stack.push_async_callback(redis.aclose)
             checks["redis"] = redis.ping
             bus = EventBus(redis, settings.redis_channel_sse_prefix)
-        yield assemble(_config(settings), database, Waker(temporal), passwords, checks, bus)
+        watched: dict[str, Check] = {}
+        if settings.s3_endpoint is not None:
+            watched["s3"] = await stack.enter_async_context(store_check(s3_config(settings)))
+        yield assemble(_config(settings), database, Waker(temporal), passwords, checks, bus, watched)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -100,11 +123,11 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-async def serve_app(app: Any, listener: socket.socket, stop: asyncio.Event) -> None:
-    """Any ASGI application: a part that goes in front of the API, such as the proxy, wraps it first."""
+async def serve_app(app: Any, listener: socket.socket, stop: asyncio.Event, protocol: Any = "httptools") -> None:
+    """`protocol` is what reads connections: the proxy's serves workspaces itself and gives the rest to `app`."""
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=protocol,
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -170,23 +193,32 @@ async def _check_temporal(client: Client) -> None:
         raise ConnectionError("Temporal says that it is not serving")
 
 
-def _temporal(settings: Settings) -> TemporalAddress:
-    key = settings.temporal_api_key
-    return TemporalAddress(
-        settings.temporal_address or "",
-        settings.temporal_namespace,
-        settings.temporal_tls,
-        key.get_secret_value() if key else None,
-    )
-
-
 def _config(settings: Settings) -> ApiConfig:
     return ApiConfig(
         default_image=settings.workspace_image,
-        node_id=settings.coordinator_node_id,
         coordinator_lock_id=settings.coordinator_lock_id,
         session_ttl=timedelta(seconds=settings.session_ttl_seconds),
         limits=settings.limits,
+        max_retries=settings.reconciler_max_retries,
         ttl=settings.ttl,
+        timeouts=settings.timeouts,
+        audit_kept=timedelta(days=settings.audit_kept_days),
+        node_lost_after=settings.node_lost_after,
         trusted_proxies=TrustedProxies.parse(settings.trusted_proxies),
+        temporal_ui_url=_histories(settings),
     )
+
+
+def _hosts(settings: Settings) -> Hosts | None:
+    if settings.workspace_host_pattern is None:
+        return None
+    # Tickets are good once, whichever process takes them.
+    required(settings, "redis_url")
+    return Hosts(settings.workspace_host_pattern, settings.codehub_url or "")
+
+
+def _histories(settings: Settings) -> str | None:
+    """Where the Temporal UI lists the workflows of our namespace."""
+    if settings.temporal_ui_url is None:
+        return None
+    return f"{settings.temporal_ui_url.rstrip('/')}/namespaces/{quote(settings.temporal_namespace)}/workflows"

@@ -47,7 +47,7 @@ class SessionBody(BaseModel):
         return cls(user=UserBody.of(identity.user), expires_at=identity.expires_at)
 
 
-@router.post("/login", responses=answers(400, 401, 403, 413, 415, 422, 429))
+@router.post("/login", responses=answers(400, 401, 403, 422, 429))
 async def login(body: Login, request: Request, response: Response, deps: Deps) -> SessionBody:
     """Sets the session cookie. 401 `bad_credentials`; 429 `too_many_attempts` after 5 failures, right or wrong."""
     replaced = session_secret(request)
@@ -77,7 +77,7 @@ async def get_session(current: Current) -> SessionBody:
     return SessionBody.of(current)
 
 
-@router.post("/password", status_code=204, responses=answers(400, 401, 403, 409, 413, 415, 422, 429))
+@router.post("/password", status_code=204, responses=answers(400, 401, 403, 409, 422, 429))
 async def change_password(body: ChangePassword, request: Request, deps: Deps, current: Current) -> None:
     """Ends every other session of the user; with `revoke_tokens` every other API token too. 403 `wrong_password`."""
     try:

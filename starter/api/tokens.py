@@ -40,7 +40,7 @@ class TokenList(BaseModel):
     total: int
 
 
-@router.post("", status_code=201, responses=answers(400, 401, 403, 413, 415, 422))
+@router.post("", status_code=201, responses=answers(400, 401, 403, 422))
 async def create_token(body: CreateToken, deps: Deps, current: CurrentSession) -> CreatedToken:
     """Needs a login session: a token that leaked can't make itself successors."""
     secret = new_token()

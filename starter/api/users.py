@@ -49,7 +49,7 @@ class UserPage(BaseModel):
     total: int
 
 
-@router.post("", status_code=201, responses=answers(400, 401, 403, 409, 413, 415, 422))
+@router.post("", status_code=201, responses=answers(400, 401, 403, 409, 422))
 async def create_user(body: CreateUser, deps: Deps, _: Admin) -> UserBody:
     """409 `username_taken`."""
     hashed = await deps.passwords.hash(body.password)
@@ -67,7 +67,7 @@ async def get_user(user_id: UUID, deps: Deps, _: AdminOfIt) -> UserBody:
     return UserBody.of(await deps.accounts.get(UserId(str(user_id))))
 
 
-@router.patch("/{user_id}", responses=answers(400, 401, 403, 404, 409, 413, 415, 422))
+@router.patch("/{user_id}", responses=answers(400, 401, 403, 404, 409, 422))
 async def patch_user(user_id: UUID, body: PatchUser, deps: Deps, _: AdminOfIt) -> UserBody:
     """409 `last_admin`: the last one can't be disabled or made an ordinary user."""
     given = body.model_fields_set

@@ -8,7 +8,9 @@ from pydantic import BaseModel, Field
 
 from adapters.postgres.catalog import Entry, LoggedOperation, Metadata, Page
 from adapters.postgres.rows import from_conditions
+from domain.audit import Change
 from domain.model import ConditionName, DesiredState, ErrorReason, Operation, Phase
+from starter.api.change_body import CauseBody
 from starter.api.fields import Description, ImageRef, Memo, Name, PageQuery, RequestBody, TtlSeconds
 
 # DELETE deletes: it is not a state to patch to.
@@ -130,10 +132,15 @@ class OperationBody(BaseModel):
     error_message: str | None
     bytes_done: int | None
     bytes_total: int | None
+    left_out: dict[str, int] | None
+    """Of an archive: how many sockets and devices of the home are not in it."""
+    cause: CauseBody | None
+    """What it was for, and who asked for it."""
 
     @classmethod
-    def of(cls, logged: LoggedOperation) -> "OperationBody":
-        return cls.model_validate(logged, from_attributes=True)
+    def of(cls, logged: LoggedOperation, cause: Change | None) -> "OperationBody":
+        fields = {name: getattr(logged, name) for name in cls.model_fields if hasattr(logged, name)}
+        return cls.model_validate({**fields, "cause": CauseBody.of(cause) if cause else None})
 
 
 class OperationPage(BaseModel):

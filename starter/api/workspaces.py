@@ -35,7 +35,7 @@ IdempotencyHeader = Annotated[
 ]
 
 
-@router.post("", status_code=201, responses=answers(400, 401, 403, 409, 413, 415, 422, 429))
+@router.post("", status_code=201, responses=answers(400, 401, 403, 409, 422, 429))
 async def create_workspace(
     body: CreateWorkspace, deps: Deps, current: Current, idempotency_key: IdempotencyHeader = None
 ) -> WorkspaceBody:
@@ -68,7 +68,7 @@ async def get_workspace(workspace_id: UUID, deps: Deps, current: Current) -> Wor
     return WorkspaceBody.of(await deps.catalog.get(_id(workspace_id), current.user.id))
 
 
-@router.patch("/{workspace_id}", responses=answers(400, 401, 403, 404, 409, 413, 415, 422, 429))
+@router.patch("/{workspace_id}", responses=answers(400, 401, 403, 404, 409, 422, 429))
 async def patch_workspace(workspace_id: UUID, body: PatchWorkspace, deps: Deps, current: Current) -> WorkspaceBody:
     """All of it or nothing. A desired_state that it already has is no change, and always accepted.
 
@@ -100,11 +100,12 @@ async def recover_workspace(workspace_id: UUID, deps: Deps, current: Current) ->
 async def list_operations(
     workspace_id: UUID, query: Annotated[PageQuery, Query()], deps: Deps, current: Current
 ) -> OperationPage:
-    """The operation log, latest first: what, when, how long, attempts, outcome, bytes."""
+    """The operation log, latest first: what, when, how long, attempts, outcome, bytes, and what it was for."""
     logged, total = await deps.catalog.operations(
         _id(workspace_id), current.user.id, limit=query.limit, offset=query.offset
     )
-    return OperationPage(items=[OperationBody.of(one) for one in logged], total=total)
+    causes = await deps.audit.causes([one.id for one in logged])
+    return OperationPage(items=[OperationBody.of(one, causes.get(one.id)) for one in logged], total=total)
 
 
 def _id(workspace_id: UUID) -> WorkspaceId:

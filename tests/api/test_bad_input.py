@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from starter.api.body_limit import BodyLimitMiddleware
 from tests.api.world import PASSWORD, Api, Person
 
 PATH = "/api/v1/workspaces"
@@ -184,6 +185,27 @@ async def test_a_length_that_is_announced(api: Api) -> None:
     await writer.wait_closed()
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"connection: close" in answer.lower()
+
+
+async def test_a_body_that_does_not_come(api: Api) -> None:
+    """Is waited for, but not for ever: 408, and the connection ends."""
+    for one in api.app.user_middleware:
+        if getattr(one.cls, "__name__", "") == BodyLimitMiddleware.__name__:
+            one.kwargs["seconds"] = 0.2
+    api.app.middleware_stack = api.app.build_middleware_stack()
+    host = urlsplit(api.url)
+    reader, writer = await asyncio.open_connection(host.hostname, host.port)
+    writer.write(
+        f"POST /api/v1/login HTTP/1.1\r\nHost: {host.netloc}\r\nContent-Type: application/json\r\n"
+        "Content-Length: 10\r\n\r\n{".encode()
+    )
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"connection: close" in answer.lower()
+    assert b'"request_timeout"' in answer
 
 
 async def test_bad_logins(api: Api) -> None:

@@ -1,8 +1,14 @@
 import asyncio
 import time
 
+import pytest
+
+from adapters.s3.client import S3Config
 from starter.api.dependencies import ApiConfig
+from starter.s3 import store_check
 from tests.api.world import Api, serving
+from tests.conftest import S3
+from tests.ports import free_port
 
 
 async def test_live(api: Api) -> None:
@@ -29,7 +35,7 @@ async def test_not_ready_says_what(database_url: str) -> None:
     async def hangs() -> None:
         await asyncio.Event().wait()
 
-    config = ApiConfig(default_image="ide", node_id="here", check_deadline=0.3)
+    config = ApiConfig(default_image="ide", check_deadline=0.3)
     async with serving(database_url, config, {"redis": refuses, "temporal": hangs}) as api:
         started = time.monotonic()
         answer = await api("GET", "/health/ready")
@@ -46,15 +52,42 @@ async def test_not_ready_says_what(database_url: str) -> None:
 
 
 async def test_coordinator(api: Api) -> None:
-    """Who leads, since when, and whether the lock is really held; this process never leads."""
+    """Who leads, since when, and whether the lock is really held."""
     nobody = (await api("GET", "/health/coordinator")).json
-    assert (nobody["is_leader"], nobody["node_id"], nobody["leader"]) == (False, "here", None)
-    assert nobody["uptime_seconds"] > 0
+    assert nobody == {"is_leader": False, "node_id": None, "uptime_seconds": 0, "leader": None}
     async with api.deps.database.transaction() as connection:
         await connection.execute("INSERT INTO system_locks (lock_name, holder_id) VALUES ('coordinator', 'worker-1')")
-    assert (await api("GET", "/health/coordinator")).json["leader"]["alive"] is False
+    gone = (await api("GET", "/health/coordinator")).json
+    assert (gone["is_leader"], gone["node_id"], gone["leader"]["alive"]) == (False, None, False)
     async with api.deps.database.transaction() as connection:
         await connection.execute("SELECT pg_advisory_xact_lock($1)", api.deps.config.coordinator_lock_id)
-        leader = (await api("GET", "/health/coordinator")).json["leader"]
+        told = (await api("GET", "/health/coordinator")).json
+    leader = told.pop("leader")
+    assert told.pop("uptime_seconds") > 0
+    assert told == {"is_leader": True, "node_id": "worker-1"}
     assert (leader["holder_id"], leader["alive"]) == ("worker-1", True)
     assert leader["since"].endswith("Z")
+
+
+@pytest.mark.parametrize("wrong", [None, "address", "key", "bucket"])
+async def test_the_store_is_watched(database_url: str, s3: S3, wrong: str | None) -> None:
+    """An outage of the object store is told to admins, and makes no API process unready: it works without."""
+    endpoint = f"http://127.0.0.1:{free_port()}" if wrong == "address" else s3.endpoint
+    bucket = "no-such-bucket" if wrong == "bucket" else s3.bucket
+    config = S3Config(endpoint, s3.access_key, bucket, "wrong" if wrong == "key" else s3.secret_key)
+    async with store_check(config) as check, serving(database_url, watched={"s3": check}) as api:
+        admin = await api.person("admin", is_admin=True)
+        part = (await admin("GET", "/api/v1/admin/health")).json["parts"]["s3"]
+        assert part["ready"] is (wrong is None)
+        assert bool(part["message"]) is (wrong is not None)
+        assert (await api("GET", "/health/ready")).json["parts"].keys() == {"postgresql"}
+
+
+async def test_engines_are_told_as_last_heard_of(api: Api) -> None:
+    await api.deps.database.execute(
+        "INSERT INTO nodes (name, engine_id, cpus, memory, seen_at) VALUES ('a', 'a', 2, 1, now()),"
+        " ('b', 'b', 2, 1, now() - interval '1 hour')"
+    )
+    admin = await api.person("admin", is_admin=True)
+    engines = (await admin("GET", "/api/v1/admin/health")).json["engines"]
+    assert [(one["node"], one["answers"]) for one in engines] == [("a", True), ("b", False)]

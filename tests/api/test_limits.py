@@ -9,7 +9,7 @@ PATH = "/api/v1/workspaces"
 
 
 def _config(per_user: int, in_all: int) -> ApiConfig:
-    return ApiConfig(default_image="ide", node_id="here", limits=Limits(per_user, in_all))
+    return ApiConfig(default_image="ide", limits=Limits(per_user, in_all))
 
 
 async def test_fifty_creates_for_the_last_place(database_url: str) -> None:
@@ -69,3 +69,14 @@ async def test_recover_needs_a_place(database_url: str) -> None:
         answer = await alice("POST", f"{PATH}/{one}/recover")
 
         assert (answer.status, answer.code) == (429, "limit_per_user")
+
+
+async def test_a_name_that_is_taken_is_said_before_a_limit(database_url: str) -> None:
+    """Freeing a place would not help."""
+    async with serving(database_url, _config(1, 100)) as api:
+        alice = await api.person("alice")
+        await alice.workspace("one", desired_state="RUNNING")
+
+        answer = await alice("POST", PATH, {"name": "one"})
+
+        assert (answer.status, answer.code) == (409, "name_taken")

@@ -17,7 +17,7 @@ from tests.api.world import PASSWORD, Answer, Api, Person, serving
 
 
 def _config(**policy: object) -> ApiConfig:
-    return ApiConfig(default_image="ide", node_id="here", lockout=LockoutPolicy(**policy))  # type: ignore[arg-type]
+    return ApiConfig(default_image="ide", lockout=LockoutPolicy(**policy))  # type: ignore[arg-type]
 
 
 def _cookie(answer: Answer, name: str = "session") -> SimpleCookie:
@@ -77,7 +77,7 @@ async def test_sessions_expire(api: Api, alice: Person) -> None:
 
 async def test_secure_cookie_behind_a_trusted_proxy(database_url: str) -> None:
     """Over HTTPS the cookie is __Host-session and Secure, and a plain `session` counts for nothing."""
-    config = ApiConfig(default_image="ide", node_id="here", trusted_proxies=TrustedProxies.parse("127.0.0.0/8"))
+    config = ApiConfig(default_image="ide", trusted_proxies=TrustedProxies.parse("127.0.0.0/8"))
     async with serving(database_url, config) as api:
         alice = await api.person("alice")
         answer = await api.login("alice", X_Forwarded_Proto="https")

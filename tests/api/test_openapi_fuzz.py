@@ -81,6 +81,7 @@ def _fuzz(
     return made
 
 
+@pytest.mark.timeout(900)
 async def test_generated_calls(api: Api, admin: Person) -> None:
     """A short count of PROMISE 31."""
     assert await _calls(api, admin, 400) >= 400

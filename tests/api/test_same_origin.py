@@ -21,6 +21,8 @@ FORGED: list[dict[str, str]] = [
     {"Origin": "https://evil.example"},
     {"Origin": "null"},
     {"Origin": "https://evil.example", "Authorization": "Basic YTpi"},
+    {"Origin": "https://evil.example", "Authorization": "Bearer x"},
+    {"Sec_Fetch_Site": "cross-site", "Authorization": "bearer xchub_"},
     {"Origin": ""},
     {"Origin": "{own}.evil.example"},
     {"Origin": "http://evil.example@127.0.0.1:{port}"},
@@ -58,7 +60,7 @@ async def test_every_unsafe_route_is_guarded(api: Api, alice: Person) -> None:
     checked = 0
     for route in iter_route_contexts(api.app.routes):
         for method in set(route.methods or ()) - {"GET", "HEAD", "OPTIONS"}:
-            path = str(route.path).format(workspace_id=NOBODY, token_id=NOBODY, user_id=NOBODY)
+            path = str(route.path).format(workspace_id=NOBODY, token_id=NOBODY, user_id=NOBODY, node="nowhere")
             answer = await alice(method, path, {}, Origin="https://evil.example")
             assert (answer.status, answer.code) == (403, "cross_site"), (method, path)
             checked += 1
@@ -86,6 +88,14 @@ async def test_tokens_are_exempt(api: Api, alice: Person) -> None:
     secret = (await alice("POST", "/api/v1/tokens", {"name": "t"})).json["token"]
     headers = {"Authorization": f"Bearer {secret}", "Origin": "https://elsewhere.example"}
     assert (await api("POST", PATH, {"name": "one", "desired_state": "STANDBY"}, **headers)).status == 201
+
+
+async def test_a_token_does_not_lend_itself_to_the_cookie(api: Api, alice: Person) -> None:
+    """Whoever is let in for a token acts by that token alone: the session of the cookie beside it stays."""
+    headers = {"Authorization": "Bearer chub_made-up", "Origin": "https://evil.example"}
+    assert (await alice("POST", PATH, {"name": "forged"}, **headers)).status == 401
+    assert (await alice("POST", "/api/v1/logout", **headers)).status == 204
+    assert (await alice("GET", "/api/v1/session")).status == 200
 
 
 def test_default_ports() -> None:

@@ -16,14 +16,10 @@ import aiohttp
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from tests.api.world import until
+from tests.ports import free_port
 
 PASSWORD = "first start password"
 ROOT = Path(__file__).parents[2]
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def _environment(database_url: str, temporal: str, port: int, **more: str) -> dict[str, str]:
@@ -76,7 +72,7 @@ async def browser(port: int) -> AsyncIterator[Browser]:
 
 async def test_from_first_start_to_sigterm(empty_database_url: str, temporal_client: Client) -> None:
     """On an empty database: migrated, `admin` made, a workflow woken for a create; SIGTERM ends it within 5 s."""
-    port = _free_port()
+    port = free_port()
     env = _environment(
         empty_database_url,
         temporal_client.service_client.config.target_host,
@@ -104,8 +100,8 @@ async def test_from_first_start_to_sigterm(empty_database_url: str, temporal_cli
 
 async def test_temporal_away(database_url: str) -> None:
     """Reads work, a create is recorded and acknowledged within moments, and ready names the part (PROMISE 11)."""
-    port = _free_port()
-    async with running(_environment(database_url, f"127.0.0.1:{_free_port()}", port)), browser(port) as user:
+    port = free_port()
+    async with running(_environment(database_url, f"127.0.0.1:{free_port()}", port)), browser(port) as user:
         status, ready = await user("GET", "/health/ready")
         assert status == 503
         assert ready["error"]["message"].startswith("temporal ")

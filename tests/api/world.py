@@ -8,7 +8,7 @@ import asyncio
 import io
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from adapters.postgres.database import open_database
+from adapters.postgres.database import Database, open_database
 from adapters.redis.events import EventBus
 from domain.model import UserId, WorkspaceId
 from starter.api.app import create_app
@@ -46,6 +46,10 @@ class RecordedWakes:
         if self.away:
             raise TemporalUnavailable("nobody there")
         self.woken.append(workspace_id)
+
+    async def wake_all(self, workspaces: Iterable[WorkspaceId]) -> None:
+        for workspace_id in workspaces:
+            await self.wake(workspace_id)
 
 
 @dataclass(frozen=True)
@@ -132,21 +136,25 @@ class Api:
 
     async def busy(self, workspace_id: str, operation: str = "STARTING") -> str:
         """An operation under way, with its line in the log."""
-        op_id = str(uuid4())
-        await self.deps.database.execute(
-            "INSERT INTO operations (id, workspace_id, operation, previous_phase, started_at)"
-            " VALUES ($1, $2, $3, 'STANDBY', now())",
-            op_id,
-            workspace_id,
-            operation,
-        )
-        await self.deps.database.execute(
-            "UPDATE workspaces SET operation = $2, op_id = $3, op_started_at = now() WHERE id = $1",
-            workspace_id,
-            operation,
-            op_id,
-        )
-        return op_id
+        return await busy(self.deps.database, workspace_id, operation)
+
+
+async def busy(database: Database, workspace_id: str, operation: str) -> str:
+    op_id = str(uuid4())
+    await database.execute(
+        "INSERT INTO operations (id, workspace_id, operation, previous_phase, started_at)"
+        " VALUES ($1, $2, $3, 'STANDBY', now())",
+        op_id,
+        workspace_id,
+        operation,
+    )
+    await database.execute(
+        "UPDATE workspaces SET operation = $2, op_id = $3, op_started_at = now() WHERE id = $1",
+        workspace_id,
+        operation,
+        op_id,
+    )
+    return op_id
 
 
 @asynccontextmanager
@@ -155,13 +163,14 @@ async def serving(
     config: ApiConfig | None = None,
     checks: dict[str, Check] | None = None,
     bus: EventBus | None = None,
+    watched: dict[str, Check] | None = None,
 ) -> AsyncIterator[Api]:
     # Weak on purpose: these tests hash often, and test_passwords looks at the real parameters.
     passwords = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     database = await open_database(database_url)
     wakes = RecordedWakes()
-    config = config or ApiConfig(default_image="ide:latest", node_id="here")
-    deps = assemble(config, database, wakes, passwords, checks, bus)
+    config = config or ApiConfig(default_image="ide:latest")
+    deps = assemble(config, database, wakes, passwords, checks, bus, watched)
     app = create_app(deps)
     listener = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"

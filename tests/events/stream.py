@@ -27,10 +27,10 @@ class Stream:
                 if kind in kinds or (not kinds and kind != "heartbeat"):
                     return kind, body
 
-    async def until(self, workspace_id: str, **fields: Any) -> dict[str, Any]:
+    async def until(self, workspace_id: str, seconds: float = 10, **fields: Any) -> dict[str, Any]:
         """The next state of this workspace in which these fields have these values."""
         while True:
-            _, body = await self.next("workspace_updated")
+            _, body = await self.next("workspace_updated", seconds=seconds)
             if body["id"] == workspace_id and all(body[name] == value for name, value in fields.items()):
                 return dict(body)
 
@@ -51,8 +51,10 @@ class Stream:
 
 
 @asynccontextmanager
-async def watching(person: Person, last_id: str | None = None) -> AsyncIterator[Stream]:
-    headers = {"Cookie": f"session={person.secret}", **({"Last-Event-ID": last_id} if last_id else {})}
+async def watching(person: Person, last_id: str | None = None, **headers: str) -> AsyncIterator[Stream]:
+    headers = headers or {"Cookie": f"session={person.secret}"}
+    if last_id:
+        headers["Last-Event-ID"] = last_id
     timeout = aiohttp.ClientTimeout(total=None)
     url = f"{person.api.url}/api/v1/events"
     async with aiohttp.ClientSession() as session, session.get(url, headers=headers, timeout=timeout) as answer:

@@ -1,52 +1,23 @@
 """Live events on a real PostgreSQL and Redis, over HTTP (SPEC 9)."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from uuid import uuid4
 
 import pytest
-from redis.asyncio import Redis
 
-from adapters.postgres.attention import Attention
 from adapters.redis.events import Event, EventBus, EventKind
-from coordinator.leader import Leader
-from coordinator.listener import EventListener
-from coordinator.publisher import Publisher
-from coordinator.wakes import Wakes
 from domain.model import WorkspaceId
 from starter.api import events
-from tests.api.world import Api, RecordedWakes, serving
+from tests.api.world import Api, serving
+from tests.events.listening import listening
 from tests.events.stream import watching
-
-
-@pytest.fixture
-async def bus(redis_url: str) -> AsyncIterator[EventBus]:
-    redis: Redis = Redis.from_url(redis_url)
-    yield EventBus(redis)
-    await redis.aclose()
 
 
 @pytest.fixture
 async def api(database_url: str, bus: EventBus) -> AsyncIterator[Api]:
     async with serving(database_url, bus=bus) as api, listening(database_url, api, bus):
         yield api
-
-
-@asynccontextmanager
-async def listening(database_url: str, api: Api, bus: EventBus) -> AsyncIterator[Leader]:
-    wakes = Wakes(Attention(api.deps.database), RecordedWakes(), grace=0.05)  # type: ignore[arg-type]
-    listener = EventListener(database_url, wakes, Publisher(bus))
-    leader = Leader(database_url, "test", {"listener": listener.run}, retry_interval=0.1)
-    task = asyncio.create_task(leader.run())
-    try:
-        while not leader.is_leader:
-            await asyncio.sleep(0.01)
-        yield leader
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_current_state_first_then_changes(api: Api) -> None:
