@@ -18,9 +18,11 @@ from starter.commands.grouped import Grouped
 from starter.commands.history import explain, log
 from starter.commands.listing import ls, show
 from starter.commands.live import events
-from starter.commands.processes import api, migrate, up, worker
+from starter.commands.nodes import app as node
+from starter.commands.processes import api, image, migrate, up, worker
+from starter.commands.recovering import recover
 from starter.commands.removing import rm
-from starter.commands.steering import archive, recover, start, stop
+from starter.commands.steering import archive, start, stop
 from starter.commands.verifying import verify
 
 app = typer.Typer(
@@ -59,13 +61,14 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "set": set_,
     },
     "Account": {"login": login, "logout": logout},
-    "Running codehub": {"up": up, "worker": worker, "api": api, "migrate": migrate},
+    "Running codehub": {"up": up, "worker": worker, "api": api, "migrate": migrate, "image": image},
     "Looking after it": {"doctor": doctor, "gc": gc, "verify": verify},
 }
 
 for heading, commands in COMMANDS.items():
     for name, command in commands.items():
         app.command(name, rich_help_panel=heading)(command)
+app.add_typer(node, name="node", help="The hosts of an installation: ls, drain, uncordon, rm.", rich_help_panel=heading)
 
 
 def main() -> None:

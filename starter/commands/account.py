@@ -11,11 +11,12 @@ import typer
 
 from starter.commands.examples import examples
 from starter.commands.failure import CommandFailed, Exit
-from starter.commands.kept_logins import DEFAULT_URL, KeptLogin, KeptLogins, is_private, normal_url
+from starter.commands.kept_logins import DEFAULT_URL, KeptLogin, KeptLogins, is_local, is_private, normal_url
 from starter.commands.options import AsJson, Url, chosen_url
 from starter.commands.screen import note, print_json, say
 from starter.commands.server import Server
 
+ADMIN = "admin"
 _LONGEST_NAME = 100
 
 
@@ -42,7 +43,7 @@ def login(
     kept = KeptLogins()
     try:
         address = normal_url(url) if url else _ask_url(kept, from_stdin=password_stdin)
-        name = username or _ask("Username", "--username", _user())
+        name = username or _ask_username(address, from_stdin=password_stdin)
         if not is_private(address):
             note(f"Warning: {address} is not encrypted; whoever is on the way can read the password.")
         body = _log_in(address, name, _password(password_stdin), kept)
@@ -64,10 +65,22 @@ def logout(
     local: Annotated[
         bool, typer.Option("--local", help="Only forget the token here, for a server that is gone.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Revoke the kept API token, and forget it."""
     kept = KeptLogins()
-    address = chosen_url(url, kept)
+    try:
+        address = chosen_url(url, kept)
+        _log_out(address, kept, local=local)
+    except CommandFailed as error:
+        error.as_json = as_json
+        raise
+    if not as_json:
+        say(f"Logged out at {address}.")
+
+
+def _log_out(address: str, kept: KeptLogins, *, local: bool) -> None:
+    """Revoked before it is forgotten: what is forgotten can't be revoked any more."""
     login = kept.get(address)
     if login is None:
         raise CommandFailed(f"There is no login at {address} to end.", Exit.NOT_LOGGED_IN)
@@ -75,7 +88,6 @@ def logout(
         with Server(address, login.token) as server:
             _revoke(server, login.token_id)
     kept.forget(address)
-    say(f"Logged out at {address}.")
 
 
 def _log_in(address: str, username: str, password: str, kept: KeptLogins) -> Any:
@@ -114,6 +126,13 @@ def _revoke(server: Server, token_id: str) -> None:
 def _ask_url(kept: KeptLogins, *, from_stdin: bool) -> str:
     default = kept.latest_url or DEFAULT_URL
     return normal_url(default if from_stdin else _ask("Server", "--url", default))
+
+
+def _ask_username(address: str, *, from_stdin: bool) -> str:
+    """The one who runs codehub on their own machine is its administrator."""
+    if from_stdin and is_local(address):
+        return ADMIN
+    return _ask("Username", "--username", ADMIN if is_local(address) else _user())
 
 
 def _ask(what: str, option: str, default: str) -> str:

@@ -31,10 +31,11 @@ def gc(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Collect garbage now, in this process: archives that nothing refers to any more, and broken-off uploads.
+    """Collect garbage now: archives that nobody needs.
 
-    An archive goes only when it has been an orphan for GC_DELAY (two hours). Needs DATABASE_URL and S3_ENDPOINT, or
-    a `codehub up` that runs in CODEHUB_DATA.
+    Archives that nothing refers to any more, and broken-off uploads; in this process. An archive goes only when it
+    has been an orphan for GC_DELAY (two hours). Needs DATABASE_URL and S3_ENDPOINT, or a `codehub up` that runs in
+    CODEHUB_DATA.
     """
     import asyncio
 
@@ -49,9 +50,7 @@ def gc(
 
 async def _collect(settings: "Settings", *, dry_run: bool, accept_restored: bool) -> "tuple[GcReport, str | None]":
     """The report, and whose bucket it is where it is not ours."""
-    from datetime import timedelta
-
-    from activities.gc import OWNER_KEY, RUN_KEY
+    from activities.bucket import Bucket
     from adapters.postgres.installation import installation_id
     from starter.commands.stores import opened
     from worker import garbage_collector
@@ -60,15 +59,8 @@ async def _collect(settings: "Settings", *, dry_run: bool, accept_restored: bool
     async with opened(settings) as (database, archives):
         installation = await installation_id(database)
         collector = garbage_collector(settings, database, archives, installation)
-        if accept_restored and not dry_run:
-            body = await archives.read(RUN_KEY)
-            stored = int(body) if body and body.isdigit() else 0
-            if stored > (await collector.garbage.state()).run:
-                # Else the run below would find the store ahead, and hold again. Every orphan's time starts anew.
-                await collector.garbage.hold(stored, timedelta(0))
-            await collector.garbage.release()
-        report = await collector.collect(GcInput(dry_run=dry_run))
-        owner = (await archives.read(OWNER_KEY) or installation.encode()).decode(errors="replace")
+        report = await collector.collect(GcInput(dry_run=dry_run, accept_restored=accept_restored))
+        owner = await Bucket(archives, installation).owner()
         return report, None if owner == installation else owner
 
 
@@ -82,6 +74,12 @@ def _told(report: "GcReport", owner: str | None, settings: "Settings") -> list[s
             "The database is older than the store, as after a restore from a backup: nothing was deleted. "
             "When you are sure that it is right: codehub gc --accept-restored"
         )
+    elif report.unknown:
+        lines.append(
+            f"{report.unknown} of them were made by operations that the database has never heard of, as after a "
+            f"restore from a backup: they are kept for {took(settings.gc_restored_delay)}. When you are sure that "
+            "nobody needs them: codehub gc --accept-restored"
+        )
     if report.dry_run:
         lines += [f"  {key}" for key in report.keys]
         if report.orphans > len(report.keys):
@@ -93,7 +91,7 @@ def _told(report: "GcReport", owner: str | None, settings: "Settings") -> list[s
     lines.append(
         f"{report.deleted} deleted ({size(report.deleted_bytes)}), {report.aborted_uploads} broken-off uploads ended."
     )
-    waiting = report.orphans - report.deleted
+    waiting = report.orphans - report.unknown - report.deleted
     if waiting > 0 and not report.held:
         lines.append(f"{waiting} wait until they have been orphans for {took(settings.gc_delay)}.")
     return lines

@@ -21,7 +21,9 @@ from starter.commands.options import (
     reached,
     ttl_seconds,
 )
+from starter.commands.refusals import with_context
 from starter.commands.screen import print_json, say
+from starter.commands.server import Server
 
 
 class Wanted(StrEnum):
@@ -62,7 +64,10 @@ def create(
     with reached(url, token, as_json=as_json) as server:
         body |= _ttls(standby_ttl, archive_ttl)
         # With a key of its own, asking again after a lost answer makes no second one.
-        ws = server.post("/api/v1/workspaces", body, key=str(uuid4()))
+        try:
+            ws = server.post("/api/v1/workspaces", body, key=str(uuid4()))
+        except CommandFailed as error:
+            raise with_context(server, error) from error
         tell(server, ws, state.value, wait=wait, timeout=timeout, as_json=as_json, created=True)
 
 
@@ -77,7 +82,8 @@ def rename(
     as_json: AsJson = False,
 ) -> None:
     """Give a workspace another name. Its id, and so its address, stay."""
-    _change(name, {"name": new}, url, token, as_json=as_json)
+    with reached(url, token, as_json=as_json) as server:
+        _change(server, name, {"name": new}, as_json=as_json)
 
 
 @examples(
@@ -94,25 +100,25 @@ def set_(
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change what a workspace says of itself, and when it goes to sleep."""
+    """Change its memo, its description, and when it goes to sleep."""
     texts = {"memo": memo, "description": description}
-    body: dict[str, Any] = {field: value for field, value in texts.items() if value is not None}
-    body |= _ttls(standby_ttl, archive_ttl)
-    if not body:
-        raise CommandFailed("Nothing to set: codehub set --help shows what there is.", Exit.USAGE)
-    _change(name, body, url, token, as_json=as_json)
-
-
-def _change(name: str, body: dict[str, Any], url: str | None, token: str | None, *, as_json: bool) -> None:
     with reached(url, token, as_json=as_json) as server:
-        found = find(server, name)
-        ws = server.patch(f"/api/v1/workspaces/{found['id']}", body)
-        if as_json:
-            print_json(ws)
-        elif "name" in body:
-            say(f"{found['name']} is now called {ws['name']}.")
-        else:
-            say(f"{ws['name']} is changed.")
+        body: dict[str, Any] = {field: value for field, value in texts.items() if value is not None}
+        body |= _ttls(standby_ttl, archive_ttl)
+        if not body:
+            raise CommandFailed("Nothing to set: codehub set --help shows what there is.", Exit.USAGE)
+        _change(server, name, body, as_json=as_json)
+
+
+def _change(server: Server, name: str, body: dict[str, Any], *, as_json: bool) -> None:
+    found = find(server, name)
+    ws = server.patch(f"/api/v1/workspaces/{found['id']}", body)
+    if as_json:
+        print_json(ws)
+    elif "name" in body:
+        say(f"{found['name']} is now called {ws['name']}.")
+    else:
+        say(f"{ws['name']} is changed.")
 
 
 def _ttls(standby_ttl: str | None, archive_ttl: str | None) -> dict[str, int | None]:

@@ -24,9 +24,11 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", 
     "codehub doctor --json | jq '.parts[].findings[] | select(.status != \"ok\")'",
 )
 def doctor(as_json: AsJson = False) -> None:
-    """Check everything that codehub depends on, and say how to mend what is wrong. Exit 1 if something is.
+    """Check all that codehub needs, and say how to mend it.
 
-    Looks at the settings of this environment, or at the `codehub up` that runs in CODEHUB_DATA.
+    Each service: whether it can be reached, its version, how fast it answers, and whether codehub may do there what
+    it has to. Exit 1 if something is wrong. Looks at the settings of this environment, or at the `codehub up` that
+    runs in CODEHUB_DATA.
     """
     import asyncio
     import logging

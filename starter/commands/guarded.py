@@ -23,6 +23,7 @@ def guarded(environment: Mapping[str, str] = os.environ) -> "Iterator[Settings]"
     from domain.errors import WorkspaceError
     from settings import SettingsError, load_settings
     from starter.embedded.errors import EmbeddedError
+    from workflows.namespace import NamespaceNotReady
 
     try:
         yield load_settings(environment)
@@ -32,6 +33,7 @@ def guarded(environment: Mapping[str, str] = os.environ) -> "Iterator[Settings]"
         MigrationError,
         DatabaseUnavailable,
         DatabaseRefused,
+        NamespaceNotReady,
         WorkspaceError,
     ) as error:
         raise CommandFailed(str(error)) from error

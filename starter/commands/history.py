@@ -1,6 +1,7 @@
 """`codehub explain`, `codehub log`: why a workspace is where it is, and how it came there."""
 
-from typing import Annotated
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,24 +12,33 @@ from starter.commands.screen import (
     COLOURS,
     Workspace,
     amount,
+    cell,
     facts,
+    fitted,
     next_step,
     print_json,
     put,
     say,
     state,
-    table,
     when,
 )
 from starter.commands.server import Server
 from starter.commands.words import ago, moment, took
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_COLUMNS = {"STARTED": 50, "OPERATION": 0, "OUTCOME": 0, "TOOK": 45, "TRIES": 60, "BYTES": 65, "BECAUSE": 75}
 
 
 @examples(
     "codehub explain demo",
 )
 def explain(name: Name, url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
-    """Say why a workspace is in its phase, what it waits for, what happens next, and what you can do."""
+    """Say why a workspace is where it is, and what comes next.
+
+    Why it is in its phase, what it waits for, what happens by itself and when, and what you can do.
+    """
     with reached(url, token, as_json=as_json) as server:
         ws = find(server, name)
         told = server.get(f"/api/v1/workspaces/{ws['id']}/explain")
@@ -46,10 +56,35 @@ def explain(name: Name, url: Url = None, token: Token = None, as_json: AsJson = 
             ("message", last_message(server, ws) if told["phase"] == "ERROR" else None),
             ("waiting for", told["waiting_for"]),
             ("what to do", told["what_to_do"]),
-            ("next", f"It {step}, unless it is used." if step else resting),
+            ("next", _unless(step, told) if step else resting),
             ("last used", f"{when(used['at'], now)}{kind}" if used else "never"),
+            ("last change", _told(told.get("last_change"), now)),
         ]
         put(facts([(label, value) for label, value in pairs if value]))
+
+
+def _unless(step: str, told: dict[str, Any]) -> str:
+    return f"It {step}, unless it is {'done by then' if told['next_step']['error_reason'] else 'used'}."
+
+
+def _row(one: dict[str, Any], now: datetime) -> "dict[str, str | Text]":
+    from rich.text import Text
+
+    outcome = one["outcome"] or "under way"
+    label = f"{outcome} {one['error_reason']}" if one["error_reason"] else outcome
+    return {
+        "STARTED": ago(moment(one["started_at"]), now),
+        "OPERATION": one["operation"],
+        "OUTCOME": Text(label, style=COLOURS.get(outcome, "yellow")),
+        "TOOK": took(one["duration_seconds"]),
+        "TRIES": str(one["attempts"]) if one["attempts"] > 1 else "",
+        "BYTES": amount(one["bytes_done"], one["bytes_total"]),
+        "BECAUSE": cell((one.get("cause") or {}).get("words", "")),
+    }
+
+
+def _told(change: dict[str, Any] | None, now: datetime) -> str | None:
+    return f"{change['words']}, {ago(moment(change['at']), now)}" if change else None
 
 
 def last_message(server: Server, ws: Workspace) -> str | None:
@@ -69,9 +104,10 @@ def log(
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the operations of a workspace, latest first: what, when, how long, how it ended."""
-    from rich.text import Text
+    """Show the operations of a workspace, latest first.
 
+    What it was and what made it begin, when, how long it took, in how many attempts, and how it ended.
+    """
     with reached(url, token, as_json=as_json) as server:
         ws = find(server, name)
         page = server.get(f"/api/v1/workspaces/{ws['id']}/operations", limit=limit)
@@ -81,19 +117,7 @@ def log(
         if not page["items"]:
             say(f"{ws['name']} had no operation yet.")
             return
-        made = table("STARTED", "OPERATION", "OUTCOME", "TOOK", "TRIES", "BYTES")
-        for one in page["items"]:
-            outcome = one["outcome"] or "under way"
-            label = f"{outcome} {one['error_reason']}" if one["error_reason"] else outcome
-            made.add_row(
-                ago(moment(one["started_at"]), server.now),
-                one["operation"],
-                Text(label, style=COLOURS.get(outcome, "yellow")),
-                took(one["duration_seconds"]),
-                str(one["attempts"]),
-                amount(one["bytes_done"], one["bytes_total"]),
-            )
-        put(made)
+        put(fitted(_COLUMNS, [_row(one, server.now) for one in page["items"]], wide="BECAUSE"))
         if page["total"] > len(page["items"]):
             say(f"… and {page['total'] - len(page['items'])} older ones (--limit).")
         failed = next((one for one in page["items"] if one["error_message"]), None)

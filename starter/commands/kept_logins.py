@@ -118,6 +118,10 @@ def is_private(url: str) -> bool:
     return parts.scheme == "https" or _is_local(parts.hostname)
 
 
+def is_local(url: str) -> bool:
+    return _is_local(urlsplit(url).hostname)
+
+
 def _is_local(host: str | None) -> bool:
     return host is not None and (host in {"localhost", "::1"} or host.startswith("127."))
 

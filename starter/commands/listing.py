@@ -7,34 +7,33 @@ import typer
 
 from domain.model import Phase
 from starter.commands.examples import examples
-from starter.commands.failure import CommandFailed, Exit
-from starter.commands.names import Name, all_workspaces, find
+from starter.commands.failure import CommandFailed
+from starter.commands.names import Name, all_pages, all_workspaces, find
 from starter.commands.options import AsJson, Token, Url, reached
 from starter.commands.screen import (
     Workspace,
     amount,
     cell,
     facts,
+    fitted,
     next_step,
-    out,
     percent,
     print_json,
     put,
     say,
     short,
     state,
-    table,
     when,
 )
 from starter.commands.server import Server
 from starter.commands.words import ago, moment, span
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from rich.text import Text
 
-# Each takes a question of its own to the server.
-_MOST_EXPLAINED = 25
-# How wide the terminal must be for each: the name is worth more than what follows it.
+# The name is worth more than what follows it.
+_CONDITION_COLUMNS = {"CONDITION": 0, "STATUS": 0, "SINCE": 60, "REASON": 50}
 _COLUMNS = {"NAME": 0, "STATE": 0, "NEXT": 60, "USED": 70, "ID": 80}
 
 
@@ -60,19 +59,18 @@ def ls(
         if not page["items"]:
             say("There is none." if phase else "You have no workspace yet: codehub create NAME")
             return
-        steps = _next_steps(server, page["items"])
-        shown = [column for column, least in _COLUMNS.items() if out().width >= least]
-        made = table(*shown, wide="NAME")
-        for ws in page["items"]:
-            cells: dict[str, str | Text] = {
+        steps = _next_steps(server)
+        rows: list[dict[str, str | Text]] = [
+            {
                 "NAME": cell(ws["name"], "bold"),
                 "STATE": state(ws),
                 "NEXT": _coming(ws, steps, server.now),
                 "USED": ago(moment(ws["last_access_at"]), server.now),
                 "ID": short(ws["id"]),
             }
-            made.add_row(*(cells[column] for column in shown))
-        put(made)
+            for ws in page["items"]
+        ]
+        put(fitted(_COLUMNS, rows, wide="NAME"))
 
 
 @examples(
@@ -128,30 +126,27 @@ def _facts(ws: Workspace, told: dict[str, Any], server: Server) -> "list[tuple[s
     return pairs
 
 
-def _conditions(ws: Workspace, now: datetime) -> Any:
+def _conditions(ws: Workspace, now: datetime) -> "Table":
+    rows: list[dict[str, str | Text]] = [
+        {
+            "CONDITION": name,
+            "STATUS": condition["status"],
+            "SINCE": ago(moment(condition["last_transition_time"]), now),
+            "REASON": cell(": ".join(part for part in (condition["reason"], condition["message"]) if part)),
+        }
+        for name, condition in ws["conditions"].items()
+    ]
+    return fitted(_CONDITION_COLUMNS, rows, wide="REASON")
 
-    made = table("CONDITION", "STATUS", "SINCE", "REASON", wide="REASON")
-    for name, condition in ws["conditions"].items():
-        since = ago(moment(condition["last_transition_time"]), now)
-        reason = cell(": ".join(part for part in (condition["reason"], condition["message"]) if part))
-        made.add_row(name, condition["status"], since, reason)
-    return made
 
-
-def _next_steps(server: Server, workspaces: list[Workspace]) -> dict[str, dict[str, Any]]:
-    """What happens by itself, of those that are at rest."""
-    found: dict[str, dict[str, Any]] = {}
-    resting = [ws for ws in workspaces if ws["phase"] in {"RUNNING", "STANDBY"} and ws["operation"] == "NONE"]
-    for ws in resting[:_MOST_EXPLAINED]:
-        try:
-            told = server.get(f"/api/v1/workspaces/{ws['id']}/explain")
-        except CommandFailed as error:
-            if error.exit_code is not Exit.NOT_FOUND:
-                raise
-            continue
-        if told["next_step"]:
-            found[ws["id"]] = told["next_step"]
-    return found
+def _next_steps(server: Server) -> dict[str, dict[str, Any]]:
+    """What happens by itself, and to which workspace."""
+    try:
+        told = all_pages(server, "/api/v1/explain")
+    except CommandFailed:
+        # The list itself is there: it is no reason to show nothing.
+        return {}
+    return {one["id"]: one["next_step"] for one in told["items"] if one["next_step"]}
 
 
 def _coming(ws: Workspace, steps: dict[str, dict[str, Any]], now: datetime) -> str:

@@ -9,7 +9,7 @@ from starter.commands.examples import examples
 from starter.commands.failure import Exit
 from starter.commands.names import complete, find
 from starter.commands.options import AsJson, Token, Url, reached
-from starter.commands.screen import Workspace, note, percent, print_json_line, say, state
+from starter.commands.screen import Workspace, note, out, percent, print_json_line, say, state
 from starter.commands.server import Server
 from starter.commands.stream import Event, Stream
 from starter.commands.words import size, took
@@ -17,6 +17,7 @@ from starter.commands.words import size, took
 if TYPE_CHECKING:
     from rich.text import Text
 
+_NAME_WIDTH = 20
 _STREAM = {"connected", "interrupted", "heartbeat"}
 
 
@@ -84,7 +85,8 @@ def _tell(event: Event, known: dict[str, Workspace]) -> None:
             known.pop(body["id"], None)
             if before:
                 say(_line(before["name"], "deleted"), whole=True)
-        case "workspace_progress" if before:
+        case "workspace_progress" if before and before.get("moved") != _moved(body):
+            before["moved"] = _moved(body)
             say(_line(before["name"], _moved(body)), whole=True)
 
 
@@ -110,4 +112,7 @@ def _moved(body: dict[str, Any]) -> str:
 def _line(name: str, what: "str | Text") -> "Text":
     from rich.text import Text
 
-    return Text.assemble((f"{datetime.now():%H:%M:%S}  ", "dim"), (f"{name:<20} ", "bold"), what)  # noqa: DTZ005
+    shown = Text(name, style="bold")
+    if out().is_terminal:
+        shown.truncate(_NAME_WIDTH, overflow="ellipsis", pad=True)
+    return Text.assemble((f"{datetime.now():%H:%M:%S}  ", "dim"), shown, "  ", what)  # noqa: DTZ005

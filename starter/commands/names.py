@@ -40,11 +40,15 @@ def match(workspaces: list[Workspace], given: str) -> list[Workspace]:
 
 
 def all_workspaces(server: Server, phase: str | None = None) -> dict[str, Any]:
-    """All pages as one."""
+    return all_pages(server, "/api/v1/workspaces", phase=phase)
+
+
+def all_pages(server: Server, path: str, **query: str | None) -> dict[str, Any]:
+    """All pages of a list as one."""
     items: dict[str, Workspace] = {}
     offset, total = 0, 1
     while offset < total:
-        page = server.get("/api/v1/workspaces", limit=_PAGE, offset=offset, phase=phase)
+        page = server.get(path, limit=_PAGE, offset=offset, **query)
         # One that was made meanwhile moves the others on: no one is shown twice.
         items.update({ws["id"]: ws for ws in page["items"]})
         offset, total = offset + _PAGE, page["total"]

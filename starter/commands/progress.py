@@ -12,6 +12,9 @@ from starter.commands.screen import Workspace, err, note, percent
 from starter.commands.words import size, took
 
 LINE_SECONDS = 5.0
+BAR_WIDTH = 16
+# A narrower terminal has no room for one.
+BAR_FROM = 50
 NOT_BEGUN = "waiting for it to begin"
 
 
@@ -39,6 +42,7 @@ class Lines:
     def __init__(self) -> None:
         self._moving = _Moving("NONE", 0.0)
         self._told_at = 0.0
+        self._failures = 0
 
     def __enter__(self) -> Self:
         return self
@@ -50,10 +54,10 @@ class Lines:
 
     def show(self, ws: Workspace, told: dict[str, Any] | None) -> None:
         operation, now = ws["operation"], time.monotonic()
-        if operation != self._moving.operation:
-            self._moving, self._told_at = _Moving(operation, now), now
+        if operation != self._moving.operation or ws["error_count"] > self._failures:
+            self._moving, self._told_at, self._failures = _Moving(operation, now), now, ws["error_count"]
             if operation != "NONE":
-                note(f"{ws['name']}: {operation}")
+                note(f"{ws['name']}: {step(ws)}")
             return
         moved = self._moving.look(ws, told)
         if moved and now - self._told_at >= LINE_SECONDS:
@@ -65,14 +69,15 @@ class Lines:
 
 
 class Bars:
-    """A line for each step: a bar while bytes move, and in the end the time that it took."""
+    """A line for each step, and only a line: a bar while bytes move, and in the end the time that it took."""
 
     def __init__(self) -> None:
+        self._bar = BAR_WIDTH if err().width >= BAR_FROM else 0
         self._progress = Progress(
             _Mark(),
             TextColumn("{task.description}", markup=False),
             _Clock(),
-            _Bar(bar_width=16),
+            _Bar(bar_width=self._bar),
             TextColumn("{task.fields[moved]}", markup=False),
             console=err(),
         )
@@ -93,11 +98,14 @@ class Bars:
         if operation != self._moving.operation or self._task is None:
             self._finish("[green]✓[/]")
             self._moving = _Moving(operation, time.monotonic())
-            label = NOT_BEGUN if operation == "NONE" else operation
-            self._task = self._progress.add_task(label, total=None, moved="", mark="")
+            self._task = self._progress.add_task("", total=None, moved="", mark="")
+        label = NOT_BEGUN if operation == "NONE" else step(ws)
+        self._progress.update(self._task, description=label)
         if moved := self._moving.look(ws, told):
+            # Beside the mark, the clock, the bar, and a blank after each.
+            room = err().width - len(label) - self._bar - 13
             self._progress.update(
-                self._task, moved=bytes_moved(moved), completed=moved["bytes_done"], total=moved["bytes_total"]
+                self._task, moved=fitting(moved, room), completed=moved["bytes_done"], total=moved["bytes_total"]
             )
 
     def end(self, *, well: bool) -> None:
@@ -163,12 +171,29 @@ class _Clock(ProgressColumn):
         return Text(took(seconds or 0.0), style="dim")
 
 
+def step(ws: Workspace) -> str:
+    """The operation, and how often it failed so far: whether there is another attempt is not known here."""
+    failed = ws["error_count"]
+    return f"{ws['operation']}, failed {failed} time{'s' * (failed > 1)}" if failed else str(ws["operation"])
+
+
 def bytes_moved(moved: dict[str, Any]) -> str:
     """`12.3 MB of 40.0 MB, 8.1 MB/s, 4.0 s left`, as far as it is known."""
+    return ", ".join(part for part in _told(moved) if part)
+
+
+def fitting(moved: dict[str, Any], room: int) -> str:
+    """As much of it as there is room for: the time that is left is worth more than the pace."""
+    done, pace, left = _told(moved)
+    choices = ((done, pace, left), (done, left), (done,), (percent(moved).strip(),))
+    texts = [", ".join(part for part in choice if part) for choice in choices]
+    return next((text for text in texts if len(text) <= room), "")
+
+
+def _told(moved: dict[str, Any]) -> tuple[str, str, str]:
     total, rate, left = moved["bytes_total"], moved.get("bytes_per_second"), moved.get("eta_seconds")
-    parts = [f"{size(moved['bytes_done'])} of {size(total)}" if total else size(moved["bytes_done"])]
-    if rate:
-        parts.append(f"{size(rate)}/s")
-    if left:
-        parts.append(f"{took(left)} left")
-    return ", ".join(parts)
+    return (
+        f"{size(moved['bytes_done'])} of {size(total)}" if total else size(moved["bytes_done"]),
+        f"{size(rate)}/s" if rate else "",
+        f"{took(left)} left" if left else "",
+    )

@@ -1,19 +1,15 @@
 """`codehub rm`."""
 
-import sys
 import time
 from datetime import datetime
-from typing import Annotated
-
-import typer
 
 from starter.commands.arriving import check_timeout
+from starter.commands.asking import Yes, confirm
 from starter.commands.examples import examples
-from starter.commands.failure import CommandFailed, Exit
 from starter.commands.goal import Goal
 from starter.commands.names import Name, find
 from starter.commands.options import AsJson, Timeout, Token, Url, Wait, reached
-from starter.commands.screen import Workspace, note, say
+from starter.commands.screen import Workspace, say
 from starter.commands.words import ago, moment, took
 
 
@@ -23,7 +19,7 @@ from starter.commands.words import ago, moment, took
 )
 def rm(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    yes: Yes = False,
     wait: Wait = False,
     timeout: Timeout = None,
     url: Url = None,
@@ -35,7 +31,11 @@ def rm(
         check_timeout(wait=wait, timeout=timeout)
         ws = find(server, name)
         if not yes:
-            _confirm(ws, server.now)
+            confirm(
+                f"{ws['name']} ({ws['phase']}). {losses(ws, server.now)} This can't be undone.",
+                f"Delete {ws['name']}?",
+                "Nothing was deleted.",
+            )
         began = time.monotonic()
         server.delete(f"/api/v1/workspaces/{ws['id']}")
         if wait:
@@ -59,11 +59,3 @@ def losses(ws: Workspace, now: datetime) -> str:
     if volume:
         return f"Its home will be lost, and there is no archive of it.{running}"
     return f"It was created {ago(moment(ws['created_at']), now)} and has no home yet."
-
-
-def _confirm(ws: Workspace, now: datetime) -> None:
-    if not sys.stdin.isatty():
-        raise CommandFailed("There is nobody to ask whether to delete it: --yes says so.", Exit.USAGE)
-    note(f"{ws['name']} ({ws['phase']}). {losses(ws, now)} This can't be undone.")
-    if not typer.confirm(f"Delete {ws['name']}?", err=True):
-        raise CommandFailed("Nothing was deleted.")

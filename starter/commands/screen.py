@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -71,6 +72,15 @@ def table(*columns: str, wide: str | None = None) -> "Table":
     return made
 
 
+def fitted(least: Mapping[str, int], rows: "list[dict[str, str | Text]]", wide: str) -> "Table":
+    """`least` has for each column how wide the terminal must be to have it. One that would be empty is not shown."""
+    shown = [name for name, width in least.items() if out().width >= width and any(row[name] for row in rows)]
+    made = table(*shown, wide=wide)
+    for row in rows:
+        made.add_row(*(row[name] for name in shown))
+    return made
+
+
 def cell(text: str, style: str = "") -> "Text":
     """For the column that gives way."""
     from rich.text import Text
@@ -125,6 +135,8 @@ def next_step(step: dict[str, Any] | None, now: datetime) -> str:
     at = moment(step["at"]) if step else None
     if step is None or at is None:
         return ""
+    if step["desired_state"] is None:
+        return f"is given up {ahead(at, now)} ({step['error_reason']})"
     verb = {"STANDBY": "sleeps", "ARCHIVED": "is archived"}.get(step["desired_state"], step["desired_state"])
     return f"{verb} {ahead(at, now)}"
 

@@ -1,11 +1,11 @@
-"""`codehub start`, `stop`, `archive`, `recover`: where a workspace should be."""
+"""`codehub start`, `stop`, `archive`: where a workspace should be."""
 
 from starter.commands.arriving import check_timeout, tell
 from starter.commands.examples import examples
-from starter.commands.failure import CommandFailed
+from starter.commands.failure import CommandFailed, Exit
 from starter.commands.names import Name, find
 from starter.commands.options import AsJson, Timeout, Token, Url, Wait, reached
-from starter.commands.screen import Workspace
+from starter.commands.refusals import with_context
 
 
 @examples(
@@ -50,28 +50,11 @@ def archive(
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Archive a workspace: its home goes to the object storage, its volume is freed. A running one is stopped first."""
+    """Archive a workspace: ARCHIVED, and its volume is freed.
+
+    Its home goes to the object storage, from which a start restores it. A running one is stopped first.
+    """
     _want(name, "ARCHIVED", url, token, wait=wait, timeout=timeout, as_json=as_json)
-
-
-@examples(
-    "codehub explain demo",
-    "codehub recover demo --wait",
-)
-def recover(
-    name: Name,
-    wait: Wait = False,
-    timeout: Timeout = None,
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
-    """Take a workspace out of ERROR: it goes on from what is there. `codehub explain` says what to mend first."""
-    with reached(url, token, as_json=as_json) as server:
-        check_timeout(wait=wait, timeout=timeout)
-        found = find(server, name)
-        ws = server.post(f"/api/v1/workspaces/{found['id']}/recover")
-        tell(server, ws, ws["desired_state"], wait=wait, timeout=timeout, as_json=as_json)
 
 
 def _want(
@@ -83,20 +66,8 @@ def _want(
         try:
             ws = server.patch(f"/api/v1/workspaces/{found['id']}", {"desired_state": phase})
         except CommandFailed as error:
-            raise _with_context(error, found) from error
+            raise with_context(server, error, found) from error
+        if ws["phase"] == "ERROR" and ws["error_reason"]:
+            # It was wanted there already, which the server takes for no change: nothing will happen.
+            raise with_context(server, CommandFailed("It is in ERROR.", Exit.CONFLICT, code="in_error"), ws)
         tell(server, ws, phase, wait=wait, timeout=timeout, as_json=as_json)
-
-
-def _with_context(error: CommandFailed, ws: Workspace) -> CommandFailed:
-    """Which operation is running, and which error it is in."""
-    match error.code:
-        case "operation_running" if ws["operation"] != "NONE":
-            text = f"{ws['name']} is busy with {ws['operation']}: try again when it has ended."
-        case "in_error" if ws["error_reason"]:
-            text = (
-                f"{ws['name']} is in ERROR, {ws['error_reason']}. `codehub explain {ws['name']}` says what to mend; "
-                f"then `codehub recover {ws['name']}`."
-            )
-        case _:
-            return error
-    return CommandFailed(text, error.exit_code, code=error.code)

@@ -9,7 +9,7 @@ from adapters.postgres.database import Database, connect, open_database
 from adapters.s3.store import S3ArchiveStore, open_store
 from settings import Settings, required
 from starter.commands.failure import CommandFailed
-from worker import s3_config
+from starter.s3 import s3_config
 
 
 @asynccontextmanager

@@ -27,10 +27,10 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read the archives again, all of every byte, and compare them with their checksums. Exit 1 if one is bad.
+    """Read the archives again, and compare their checksums.
 
-    For an administrator: it works on the database and the store, of all users. Needs DATABASE_URL and S3_ENDPOINT,
-    or a `codehub up` that runs in CODEHUB_DATA.
+    Every byte of them, as the store gives it. Exit 1 if one is bad. For an administrator: it works on the database
+    and the store, of all users. Needs DATABASE_URL and S3_ENDPOINT, or a `codehub up` that runs in CODEHUB_DATA.
     """
     import asyncio
     import time

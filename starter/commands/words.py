@@ -4,6 +4,7 @@ import re
 from datetime import datetime, timedelta
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_MINUTE, _MINUTE_AND_A_HALF = timedelta(minutes=1), timedelta(seconds=90)
 _TYPED = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[smhd]?)", re.IGNORECASE)
 
 
@@ -18,7 +19,11 @@ def ago(then: datetime | None, now: datetime) -> str:
 
 
 def ahead(then: datetime, now: datetime) -> str:
-    return "any moment" if then - now < timedelta(seconds=5) else f"in {span(then - now)}"
+    """Whole minutes that are left: what sleeps after ten minutes never says eleven for the seconds that are added."""
+    left = then - now
+    if left < timedelta(seconds=5):
+        return "any moment"
+    return f"in {span(left if left < _MINUTE_AND_A_HALF else left // _MINUTE * _MINUTE)}"
 
 
 def span(length: timedelta) -> str:

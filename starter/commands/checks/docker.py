@@ -14,7 +14,9 @@ from adapters.docker.labels import Labels
 from domain.errors import ActionFailed, Unreachable, WorkspaceError
 from settings import Settings
 from starter.commands.checks.finding import CheckFailed, Finding, Findings, Watch, bad, latency, ok, warning
+from starter.commands.checks.nodes import registered
 from starter.commands.words import size
+from starter.ide.recipe import is_ours
 
 OLDEST = (20, 10)
 _DOCTOR = "doctor"
@@ -23,7 +25,18 @@ _DOCTOR = "doctor"
 async def check_docker(settings: Settings) -> Findings:
     engine = Engine(DockerConfig(installation=_DOCTOR, docker_host=settings.docker_host, pool_size=2))
     try:
-        yield ok(f"answers at {engine.where}", await _pinged(engine))
+        try:
+            took = await _pinged(engine)
+        except CheckFailed:
+            # Only nodes need one. Where the API runs alone, none is named, and none is missed.
+            nodes = (
+                [] if settings.docker_host else [one.node.name for one in await registered(settings) if not one.lost]
+            )
+            if not nodes:
+                raise
+            yield ok(f"no engine here, and no need of one: it is with the nodes ({', '.join(nodes)})")
+            return
+        yield ok(f"answers at {engine.where}", took)
         info = await engine.info()
         yield _version(info.version)
         yield ok(f"{info.ncpu} CPUs, {size(info.mem)} of memory")
@@ -52,10 +65,10 @@ async def _image(engine: Engine, image: str) -> Finding:
     try:
         found = await engine.look(_call(lambda api: api.inspect_image(image)))
     except NotThere:
-        return warning(
-            f"the image {image} is not on this engine",
-            "The first start pulls it, which takes its time, or fails: docker pull it now, or set WORKSPACE_IMAGE.",
-        )
+        advice = "The first start pulls it, which takes its time, or fails: docker pull it now, or set WORKSPACE_IMAGE."
+        if is_ours(image):
+            advice = "`codehub image` makes it, and so does `codehub up`; or name another one in WORKSPACE_IMAGE."
+        return warning(f"the image {image} is not on this engine", advice)
     return ok(f"image {image} is there ({size(found['Size'])})")
 
 
@@ -70,6 +83,8 @@ async def _network(engine: Engine) -> Finding:
         with suppress(WorkspaceError):
             await engine.act(_call(lambda api: api.remove_network(name)))
         advice = "Remove networks that nobody uses (docker network prune), or widen default-address-pools."
+        if "no space left" in str(error):
+            advice = "Make room on the engine's disk (docker system df shows what is on it)."
         return bad(f"it can't make a network: {error}", advice)
     return ok("makes and removes networks", watch.milliseconds)
 

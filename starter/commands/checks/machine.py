@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shutil
-from pathlib import Path
+from difflib import get_close_matches
 
 from settings import Settings
 from starter.commands.checks.finding import Findings, Watch, bad, ok, warning
@@ -13,23 +13,30 @@ from starter.commands.words import size
 
 LEAST_FREE_BYTES = 200 * 1000**2
 LITTLE_FREE_BYTES = 2 * 1000**3
+# With all of them, `codehub up` is not how this installation is run.
+ADDRESSES = ("database_url", "redis_url", "s3_endpoint", "temporal_address")
+_ALIKE = 0.85
 
 
 async def check_settings(settings: Settings) -> Findings:
     given = sorted(name.upper() for name in settings.model_fields_set)
     yield ok(f"{len(given)} are set: {', '.join(given)}" if given else "all have their defaults")
-    # Misspelt ones are silently the default otherwise.
-    families = ("COORDINATOR_", "RECONCILER_", "TTL_", "LIMITS_", "GC_", "ACTIVITY_", "WORKER_", "WORKSPACE_")
-    known = {name.upper() for name in Settings.model_fields}
-    for name in sorted(os.environ):
-        if name.startswith(families) and name not in known:
-            yield warning(f"{name} is no setting of codehub", "Check how it is spelt; settings.py has them all.")
+    known = [name.upper() for name in Settings.model_fields]
+    for name in sorted(os.environ.keys() - set(known)):
+        # A misspelt one would silently be the default.
+        # What begins otherwise is another program's, such as AWS_CA_BUNDLE.
+        alike = [one for one in known if one[0] == name[0]]
+        for meant in get_close_matches(name, alike, n=1, cutoff=_ALIKE):
+            yield warning(f"{name} is no setting of codehub", f"If {meant} is meant: correct it.")
     if settings.ttl_interval > settings.ttl_standby_seconds > 0:
         yield warning("TTL_INTERVAL is longer than TTL_STANDBY_SECONDS", "Workspaces go to sleep later than they say.")
 
 
 async def check_disk(settings: Settings) -> Findings:
     folder = settings.codehub_data.resolve()
+    if not folder.exists() and all(getattr(settings, name) for name in ADDRESSES):
+        yield ok("nothing is kept on this one: every service has its address")
+        return
     there = next(place for place in (folder, *folder.parents) if place.exists())
     usage = shutil.disk_usage(there)
     told = f"{size(usage.free)} of {size(usage.total)} are free at {there}"
@@ -39,8 +46,9 @@ async def check_disk(settings: Settings) -> Findings:
         yield warning(told, "Make room before homes and databases fill it.")
     else:
         yield ok(told)
-    if there == folder and not os.access(Path(folder), os.W_OK):
-        yield bad(f"{folder} is not writable for this user", "Use the user who started `codehub up`.")
+    if not os.access(there, os.W_OK):
+        advice = "Use the user who started `codehub up`, or name another directory in CODEHUB_DATA."
+        yield bad(f"{there} is not writable for this user", advice)
 
 
 async def check_api(settings: Settings) -> Findings:

@@ -24,10 +24,7 @@ async def check_postgres(settings: Settings) -> Findings:
         took = await latency(lambda: connection.fetchval("SELECT 1"))
         yield ok(f"answers at {address_of(url)}", took)
         version = connection.get_server_version()
-        if version.major >= OLDEST:
-            yield ok(f"version {version.major}.{version.micro}")
-        else:
-            yield bad(f"version {version.major} is too old", f"Use PostgreSQL {OLDEST} or newer.")
+        yield judged(version.major, version.micro)
         yield await _schema(connection)
         yield await _connections(connection, settings.database_pool_size)
         asked = datetime.now(UTC)
@@ -35,6 +32,12 @@ async def check_postgres(settings: Settings) -> Findings:
         yield compared(theirs, asked + (datetime.now(UTC) - asked) / 2)
     finally:
         await connection.close()
+
+
+def judged(major: int, minor: int) -> Finding:
+    if major >= OLDEST:
+        return ok(f"version {major}.{minor}")
+    return bad(f"version {major} is too old", f"Use PostgreSQL {OLDEST} or newer.")
 
 
 async def check_leader(settings: Settings) -> Findings:

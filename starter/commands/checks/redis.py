@@ -4,7 +4,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 from redis.asyncio import Redis
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, ReadOnlyError, RedisError, ResponseError
 
 from settings import Settings
 from starter.commands.checks.finding import CheckFailed, Findings, bad, latency, needed, ok
@@ -42,7 +42,13 @@ async def _zadd(redis: "Redis") -> Any:
         await redis.zadd(key, {"member": 1.0}, gt=True)
         score = await redis.zscore(key, "member")
         await redis.delete(key)
+    except ReadOnlyError as error:
+        return bad(f"it takes no writes: {error}", "Name the primary in REDIS_URL: this one is a replica.")
+    except NoPermissionError as error:
+        return bad(f"this user may not write: {error}", "Allow it all commands on the keys codehub:* (ACL SETUSER).")
     except ResponseError as error:
+        if str(error).startswith(("MISCONF", "OOM")):
+            return bad(f"it takes no writes: {error}", "Give it room: on its disk (MISCONF), or in its memory (OOM).")
         return bad(f"it can't do ZADD GT: {error}", "Use Redis 6.2 or newer, or Valkey.")
     if score != 2.0:
         return bad("ZADD GT let an earlier time win", "Use Redis 6.2 or newer, or Valkey.")

@@ -12,7 +12,7 @@ from adapters.s3.store import S3ArchiveStore, open_store
 from domain.errors import ActionFailed, Unreachable
 from settings import Settings
 from starter.commands.checks.finding import CheckFailed, Finding, Findings, Watch, latency, needed, ok, warning
-from worker import s3_config
+from starter.s3 import s3_config
 
 _BODY = b"codehub doctor was here"
 

@@ -1,4 +1,4 @@
-"""Temporal: reachable, the namespace, the search attributes, who polls the queue, the Schedules, its clock."""
+"""Temporal: reachable, the namespace, the search attributes, who polls the queues, the Schedules, its clock."""
 
 import asyncio
 import re
@@ -21,10 +21,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from settings import Settings
 from starter.commands.checks.clock import compared
 from starter.commands.checks.finding import CheckFailed, Finding, Findings, bad, latency, needed, ok, warning
+from starter.commands.checks.nodes import registered
 from starter.commands.words import span
-from worker import temporal_address
+from starter.temporal import temporal_address
 from workflows.client import connect
-from workflows.messages import SEARCH_ATTRIBUTES, TASK_QUEUE
+from workflows.messages import CHORES_QUEUE, SEARCH_ATTRIBUTES, TASK_QUEUE, operations_queue
 
 SCHEDULES = ("codehub-gc", "codehub-ttl")
 _RPC = timedelta(seconds=5)
@@ -46,7 +47,7 @@ async def check_temporal(settings: Settings) -> Findings:
     yield ok(f"version {info.server_version}")
     yield await _namespace(client)
     yield await _search_attributes(client)
-    yield await _pollers(client)
+    yield await _pollers(client, [entry.node.name for entry in await registered(settings)])
     yield await _schedules(client)
     if finding := await _clock(client):
         yield finding
@@ -84,13 +85,29 @@ async def _search_attributes(client: Client) -> Finding:
     return ok(f"search attributes are registered ({_named()})")
 
 
-async def _pollers(client: Client) -> Finding:
-    kinds = {"workflows": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, "operations": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY}
-    counts = {name: len((await _described(client, TASK_QUEUE, kind)).pollers) for name, kind in kinds.items()}
-    idle = [name for name, count in counts.items() if not count]
+async def _pollers(client: Client, nodes: list[str]) -> Finding:
+    """Workflows and chores are any worker's; operations are those of a node's own workers: see starter/polling.py."""
+    wanted = [
+        ("workflows", TASK_QUEUE, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, "codehub worker"),
+        ("chores", CHORES_QUEUE, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, "codehub worker"),
+        *(
+            (
+                "operations",
+                operations_queue(node),
+                TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+                f"codehub worker --node {node}",
+            )
+            for node in nodes
+        ),
+    ]
+    described = await asyncio.gather(*(_described(client, queue, kind) for _, queue, kind, _ in wanted))
+    idle = [told for told, found in zip(wanted, described, strict=True) if not found.pollers]
     if idle:
-        return bad(f"no worker takes {' or '.join(idle)} from the queue {TASK_QUEUE}", "Start one: codehub worker")
-    return ok(f"workers poll the queue {TASK_QUEUE} ({counts['workflows']})")
+        missing = ", ".join(f"{what} from the queue {queue}" for what, queue, _, _ in idle)
+        return bad(f"no worker takes {missing}", f"Start one: {idle[0][3]}")
+    if not nodes:
+        return bad("no node is registered: no worker takes operations", "Start one: codehub worker")
+    return ok(f"workers poll the queues {', '.join(dict.fromkeys(queue for _, queue, _, _ in wanted))}")
 
 
 async def _schedules(client: Client) -> Finding:

@@ -1,0 +1,37 @@
+"""What the server refuses, told with what this person can do about it."""
+
+from starter.commands.failure import CommandFailed, Exit
+from starter.commands.names import all_workspaces
+from starter.commands.screen import Workspace
+from starter.commands.server import Server
+
+
+def with_context(server: Server, error: CommandFailed, ws: Workspace | None = None) -> CommandFailed:
+    """Which operation is running, which error it is in, what takes the places. `ws` is as it was before."""
+    text = _told(server, error, ws)
+    return CommandFailed(text, error.exit_code, code=error.code) if text else error
+
+
+def _told(server: Server, error: CommandFailed, ws: Workspace | None) -> str | None:
+    match error.code:
+        case "operation_running" if ws and ws["operation"] != "NONE":
+            return f"{ws['name']} is busy with {ws['operation']}: try again when it has ended."
+        case "in_error" if ws and ws["error_reason"]:
+            return (
+                f"{ws['name']} is in ERROR, {ws['error_reason']}. `codehub explain {ws['name']}` says what to mend; "
+                f"then `codehub recover {ws['name']}`."
+            )
+        case "limit_per_user":
+            return f"{error.message}{_places(server)}"
+    return None
+
+
+def _places(server: Server) -> str:
+    try:
+        everything = all_workspaces(server)["items"]
+    except CommandFailed as error:
+        if error.exit_code is Exit.NOT_LOGGED_IN:
+            raise
+        return ""
+    taken = [ws["name"] for ws in everything if ws["desired_state"] == "RUNNING" and ws["phase"] != "ERROR"]
+    return f" Yours are {', '.join(taken)}: codehub stop {taken[0]}" if taken else ""
