@@ -2,10 +2,12 @@
 
 import logging
 import sys
+from collections.abc import Mapping
 
 import structlog
 
-from settings import Settings
+from adapters.telemetry.tracing import trace_id
+from settings import Settings, without_effect
 
 
 def configure_logs(settings: Settings) -> None:
@@ -14,6 +16,7 @@ def configure_logs(settings: Settings) -> None:
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
+        _add_trace,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     rendered: list[structlog.typing.Processor] = (
@@ -37,3 +40,15 @@ def configure_logs(settings: Settings) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
+
+
+def tell_settings_without_effect(environment: Mapping[str, str]) -> None:
+    for name, reason in without_effect(environment).items():
+        structlog.get_logger().warning("setting_without_effect", setting=name, reason=reason)
+
+
+def _add_trace(_logger: object, _level: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Where a trace is under way, its lines can be found by it."""
+    if found := trace_id():
+        event["trace_id"] = found
+    return event

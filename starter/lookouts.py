@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from adapters.tasks import end
 from domain.errors import ActionFailed, Unreachable
 from settings import SettingsError
 from starter.patience import Patience, Stopped
@@ -35,9 +36,7 @@ async def looking_out(patience: Patience, *lookouts: Lookout) -> AsyncIterator[S
     try:
         yield tasks
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks)
 
 
 async def until_stopped(stop: asyncio.Event, lookouts: Sequence[asyncio.Task[None]]) -> None:

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import secrets
+import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from pathlib import Path
 import aiohttp
 import structlog
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
@@ -26,14 +29,17 @@ from starter.embedded.lock import DataLock
 from starter.embedded.progress import ConsoleProgress, Progress
 from starter.embedded.stack import Stack, StackConfig, until_signal
 from starter.ide.image import ensure_image
-from workflows.client import TemporalAddress, connect
+from starter.temporal import temporal_address
+from workflows.client import connect
 from workflows.messages import SEARCH_ATTRIBUTES, TASK_QUEUE
 
 PASSWORD_FILE = "admin-password"  # noqa: S105 - a file's name
-# All is to be over within ten seconds, and the services want to stop after the worker.
+# All is to be over within ten seconds, half of which are for those that stop after these.
 DRAIN_SECONDS = "3"
+API_SECONDS = 4
 # Stopped before these, so that what is under way can still be finished or put down.
 SERVICES = ("postgres", "valkey", "seaweed", "temporal", "dockerd")
+LONGEST_DETAIL = 120
 
 
 async def up(settings: Settings) -> None:
@@ -52,7 +58,7 @@ async def up(settings: Settings) -> None:
             with _published(settings, stack, env):
                 _tell(console, settings, stack, password)
                 if missing:
-                    console.print(f"\n  {missing}", highlight=False, markup=False, style="yellow")
+                    console.print(Padding(Text(missing, style="yellow"), (1, 2, 0, 2)))
                 await stack.forever()
     console.print("\n  Stopped. Everything is kept: start it again and it goes on from here.", highlight=False)
 
@@ -80,7 +86,9 @@ def check_port(settings: Settings) -> None:
         advice = "stop what uses it, or name another port in CODEHUB_PORT"
         if error.errno not in {errno.EADDRINUSE, errno.EACCES}:
             advice = "name an address of this machine in CODEHUB_HOST"
-        raise EmbeddedError(f"Can't listen on port {port} of {host} ({error.strerror}): {advice}.") from error
+        # Its own text says it twice.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise EmbeddedError(f"Can't listen on port {port} of {host} ({reason}): {advice}.") from error
 
 
 def admin_password(settings: Settings, data: Path) -> str:
@@ -124,7 +132,8 @@ def _environment(settings: Settings, stack: Stack, password: str) -> dict[str, s
 
 def _worker(settings: Settings, env: dict[str, str]) -> Child:
     async def ready() -> None:
-        client = await connect(TemporalAddress(env["TEMPORAL_ADDRESS"], settings.temporal_namespace))
+        named = settings.model_copy(update={"temporal_address": env["TEMPORAL_ADDRESS"]})
+        client = await connect(temporal_address(named))
         described = await client.workflow_service.describe_task_queue(
             DescribeTaskQueueRequest(
                 namespace=client.namespace,
@@ -144,7 +153,8 @@ def _api(settings: Settings, env: dict[str, str]) -> Child:
         async with aiohttp.ClientSession() as session, session.get(url) as response:
             response.raise_for_status()
 
-    return _child("api", env, ready, patience=5)
+    # METRICS_PORT is the worker's: two processes can't have one port, and the API shows its own at /metrics.
+    return _child("api", {name: value for name, value in env.items() if name != "METRICS_PORT"}, ready, API_SECONDS)
 
 
 def _child(name: str, env: dict[str, str], ready: object, patience: float) -> Child:
@@ -179,17 +189,40 @@ def _published(settings: Settings, stack: Stack, env: dict[str, str]) -> Iterato
 
 def _log_warnings(console: Console) -> None:
     """Above the progress display, not through it; what goes well shows there already."""
-
-    def line(_logger: object, level: str, event: structlog.typing.EventDict) -> str:
-        name = str(event.pop("event")).replace("_", " ")
-        details = ", ".join(f"{key}: {value}" for key, value in event.items())
-        return f"{level}: {name} ({details})" if details else f"{level}: {name}"
-
     structlog.configure(
-        processors=[line],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        processors=[_Told()],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=lambda *_: _Printed(console),
     )
+
+
+class _Told:
+    """What a person who looks at the console should know, in a line: what went down, and that it is back."""
+
+    def __init__(self) -> None:
+        self._down: set[str] = set()
+
+    def __call__(self, _logger: object, level: str, event: structlog.typing.EventDict) -> str:
+        name, child = str(event.pop("event")), str(event.get("child", ""))
+        match name:
+            case "embedded_child_down":
+                self._down.add(child)
+                # Its last words, when they are lines of our own log, are for those who look into it.
+                reason = _short(str(event.get("reason")).partition(": {")[0])
+                return f"{child} went down, it is started again: {reason} (see logs/{child}.log)"
+            case "embedded_child_ready" if child in self._down:
+                self._down.discard(child)
+                return f"{child} is back."
+        if level == "info":
+            raise structlog.DropEvent
+        details = ", ".join(f"{key}: {_short(value)}" for key, value in event.items())
+        return f"{level}: {name.replace('_', ' ')} ({details})"
+
+
+def _short(value: object) -> str:
+    """A child's last words may be long; its log has them all."""
+    text = str(value)
+    return text if len(text) <= LONGEST_DETAIL else f"{text[:LONGEST_DETAIL]}…"
 
 
 class _Printed:
@@ -212,13 +245,23 @@ def _tell(console: Console, settings: Settings, stack: Stack, password: str) -> 
         ("log in as", f"admin / {password}"),
         ("Temporal UI", ui),
         ("data and logs", str(stack.data)),
-        ("command line", f"codehub login --url {url} --username admin"),
+        ("command line", f"{_command()} login --url {url} --username admin"),
     ]
     console.print("\n  [bold green]codehub is ready[/]\n", highlight=False)
     for name, value in lines:
         if value:
             console.print(f"  {name:<14} {value}", highlight=False, markup=False, soft_wrap=True)
     console.print("\n  Ctrl-C stops everything; nothing is lost.", highlight=False)
+
+
+def _command() -> str:
+    """As it can be typed here: a virtual environment's is on nobody's path."""
+    ours = Path(sys.executable).with_name("codehub")
+    if not ours.exists() or shutil.which("codehub") == os.fspath(ours):
+        return "codehub"
+    with contextlib.suppress(ValueError):
+        return os.fspath(ours.relative_to(Path.cwd()))
+    return os.fspath(ours)
 
 
 def run(settings: Settings) -> None:

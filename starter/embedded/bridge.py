@@ -14,6 +14,7 @@ import shlex
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,30 +68,20 @@ class Bridge:
                 f"name a running engine in DOCKER_HOST."
             ) from error
 
-    def remove(self, networks: Path) -> None:
-        """The bridge, those of the engine's networks (`networks` is its record of them), and the rules for them."""
-        names = [self.name, *_bridges_of(networks)]
+    def remove(self, networks: Path, deadline: float) -> None:
+        """The bridge, those of the engine's networks (`networks` is its record of them), and the rules for them: as
+        many as can be had from a packet filter that is busy, until `deadline` of the monotonic clock.
+        """
+        names = [self.name, *bridges_of(networks)]
         for name in names:
             with contextlib.suppress(OSError):
                 _ioctl(SIOCSIFFLAGS, _request(name, struct.pack("h", 0)))
                 _ioctl(SIOCBRDELBR, name.encode() + b"\0")
         for table in ("filter", "nat"):
-            _remove_rules(table, names)
+            _remove_rules(table, names, deadline)
 
 
-def _remove_rules(table: str, names: list[str]) -> None:
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        rules = _run("iptables-save", "-t", table).stdout
-        for words in map(shlex.split, rules.splitlines()):
-            if words[:1] == ["-A"] and any(name in words for name in names):
-                _run("iptables", "-w", "-t", table, "-D", *words[1:])
-
-
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=5, env=ENVIRONMENT)
-
-
-def _bridges_of(networks: Path) -> list[str]:
+def bridges_of(networks: Path) -> list[str]:
     """The engine is gone and can't be asked; its own store names the bridge of every network it had."""
     try:
         store = networks.read_bytes()
@@ -98,6 +89,19 @@ def _bridges_of(networks: Path) -> list[str]:
         return []
     names = [folder.parent.name for folder in Path("/sys/class/net").glob("*/bridge")]
     return [name for name in names if name != "docker0" and f'"{name}"'.encode() in store]
+
+
+def _remove_rules(table: str, names: list[str], deadline: float) -> None:
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        rules = _run(deadline, "iptables-save", "-t", table).stdout
+        for words in map(shlex.split, rules.splitlines()):
+            if words[:1] == ["-A"] and any(name in words for name in names):
+                _run(deadline, "iptables", "-w", "-t", table, "-D", *words[1:])
+
+
+def _run(deadline: float, *command: str) -> subprocess.CompletedProcess[str]:
+    left = max(deadline - time.monotonic(), 0.0)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=left, env=ENVIRONMENT)
 
 
 def _routes() -> Iterator[tuple[str, ipaddress.IPv4Network]]:

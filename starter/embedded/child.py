@@ -27,6 +27,9 @@ LOG_LIMIT_BYTES = 16 * 1024 * 1024
 async def _nothing() -> None: ...
 
 
+async def _nothing_within(_: float) -> None: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Child:
     """`ready` returns once the child serves and raises while it doesn't (it is asked again until `ready_within`)."""
@@ -43,12 +46,14 @@ class Child:
     ready_within: float = 30.0
     stop_signal: signal.Signals = signal.SIGTERM
     stop_patience: float = 5.0
+    # Of the time for its stop, what is kept for killing it and for `cleanup`.
+    force_seconds: float = 0.5
     # What the kernel sends when the supervisor is gone (Linux).
     death_signal: signal.Signals = signal.SIGKILL
-    # Before each start; beside a stop, to help it along; once after the last stop.
+    # Before each start; beside a stop, to help it along; once after the last stop. Those two are told the seconds left.
     prepare: Callable[[], Awaitable[None]] = _nothing
-    at_stop: Callable[[], Awaitable[None]] = _nothing
-    cleanup: Callable[[], Awaitable[None]] = _nothing
+    at_stop: Callable[[float], Awaitable[None]] = _nothing_within
+    cleanup: Callable[[float], Awaitable[None]] = _nothing_within
 
 
 @dataclass(frozen=True)
@@ -132,21 +137,23 @@ class Process:
     async def stop(self, patience: float) -> None:
         """Ask; after `patience` seconds, insist. Nothing of its process group is left."""
         self.send(self.child.stop_signal)
-        help_along = asyncio.ensure_future(self.child.at_stop())
+        help_along = asyncio.ensure_future(self.child.at_stop(patience))
         try:
-            await asyncio.wait_for(self.wait(), patience)
+            async with asyncio.timeout(patience):
+                await self.wait()
         except TimeoutError:
-            await self.kill()
+            await self.kill(self.child.force_seconds)
         finally:
             help_along.cancel()
             await asyncio.gather(help_along, return_exceptions=True)
 
-    async def kill(self) -> None:
+    async def kill(self, within: float = KILLED_SECONDS) -> None:
         """At once, with all of its group. Only one that hangs in the kernel is left behind, and said so."""
         if self.exit_code is None:
             signal_group(self.pid, signal.SIGKILL)
             try:
-                await asyncio.wait_for(self.wait(), KILLED_SECONDS)
+                async with asyncio.timeout(within):
+                    await self.wait()
             except TimeoutError:
                 log.warning("embedded_child_hangs", child=self.child.name, pid=self.pid)
 
@@ -167,7 +174,8 @@ async def run_once(child: Child, folders: Folders, within: float) -> None:
     """Run a command to its end, with the same care as a child; `ready` isn't asked."""
     process = Process(child, folders)
     try:
-        code = await asyncio.wait_for(process.wait(), within)
+        async with asyncio.timeout(within):
+            code = await process.wait()
     except TimeoutError:
         raise EmbeddedError(f"{child.name} took longer than {within:.0f} s: see {folders.log(child.name)}") from None
     finally:

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +26,12 @@ from starter.embedded.state import State
 LONGEST_SOCKET = 107
 DEEPEST = len("/containerd/containerd.sock.ttrpc")
 MNT_DETACH = 2
-# How long a container may take to end when its engine ends.
+# How long a container may take to end when its engine ends, and how long the engine takes after the last of them.
 CONTAINER_GRACE = 4.0
+ENGINE_SECONDS = 1.5
+# Signalled, a process is gone in no time, unless the machine is very busy.
 KILLED_SECONDS = 3.0
+CLEAR_SECONDS = 10.0
 SEARCHED = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -101,6 +105,7 @@ class Dockerd:
             cleanup=self._cleanup,
             ready_within=60.0,
             stop_patience=7.0,
+            force_seconds=2.0,
             # Not SIGKILL: it takes its containers and its containerd along.
             death_signal=signal.SIGTERM,
         )
@@ -129,14 +134,22 @@ class Dockerd:
         if not await answers(self.socket):
             raise ConnectionError("no answer yet")
 
-    async def _hurry_containers(self) -> None:
+    async def _hurry_containers(self, patience: float) -> None:
         """The engine would give the last container ten seconds and more, whatever its --shutdown-timeout."""
-        await asyncio.sleep(CONTAINER_GRACE)
-        await asyncio.to_thread(end_containers, self.runtime)
+        await asyncio.sleep(min(CONTAINER_GRACE, max(patience - ENGINE_SECONDS, 0.0)))
+        await asyncio.to_thread(end_containers, self.runtime, within=ENGINE_SECONDS)
 
-    async def _cleanup(self) -> None:
-        await asyncio.to_thread(end_containers, self.runtime)
-        self.bridge.remove(self.folder / "root" / "network" / "files" / "local-kv.db")
+    async def _cleanup(self, within: float) -> None:
+        await asyncio.to_thread(self.clear, within)
+
+    def clear(self, within: float = CLEAR_SECONDS) -> None:
+        """Remove from the machine what an engine that is gone left on it, its data apart: also one that was killed.
+
+        Processes are killed in any case; only the wait for their end, and for the packet filter, is cut short.
+        """
+        deadline = time.monotonic() + within
+        end_containers(self.runtime, within=within / 2)
+        self.bridge.remove(self.folder / "root" / "network" / "files" / "local-kv.db", deadline)
         unmount_below(self.runtime)
         unmount_below(self.folder)
         if self.runtime.parent != self.folder:
@@ -147,18 +160,22 @@ def _find() -> str | None:
     return shutil.which("dockerd", path=SEARCHED)
 
 
-def end_containers(runtime: Path, grace: float = 0.0) -> None:
-    """End what outlives an engine that was killed: the containers below the shims that name `runtime`."""
+def end_containers(runtime: Path, grace: float = 0.0, within: float = KILLED_SECONDS) -> None:
+    """End what outlives an engine that was killed: the containers below the shims that name `runtime`.
+
+    They have `grace` seconds to end by themselves; once killed, they are waited for `within` seconds.
+    """
     shims = list(_shims(runtime))
     containers = [child for shim in shims for child in _children(shim)]
     # A container's first process takes all of the container along.
     if grace:
         _signal(containers, signal.SIGTERM)
         wait_for(lambda: not any(map(identity, containers)), grace)
+    deadline = time.monotonic() + within
     _signal(containers, signal.SIGKILL)
-    wait_for(lambda: not any(map(identity, containers)), KILLED_SECONDS)
+    wait_for(lambda: not any(map(identity, containers)), within)
     _signal(shims, signal.SIGKILL)
-    wait_for(lambda: not any(map(identity, shims)), KILLED_SECONDS)
+    wait_for(lambda: not any(map(identity, shims)), deadline - time.monotonic())
 
 
 def _shims(runtime: Path) -> Iterator[int]:

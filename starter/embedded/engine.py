@@ -7,11 +7,16 @@ import shutil
 import sys
 from pathlib import Path
 
+import structlog
+
 from starter.embedded.errors import EmbeddedError
 from starter.embedded.probe import http_status
 from starter.embedded.progress import Progress
 
+log = structlog.get_logger()
+
 APT_SECONDS = 900
+END_SECONDS = 3.0
 ADVICE = "install Docker Engine (https://docs.docker.com/engine/install/) and start it, or name one in DOCKER_HOST"
 
 
@@ -37,7 +42,7 @@ async def answers(socket: Path) -> bool:
         return False
 
 
-async def install_engine(progress: Progress, log: Path) -> None:
+async def install_engine(progress: Progress, output: Path) -> None:
     """Debian's own package, as root; else say what to do."""
     apt = shutil.which("apt-get")
     if sys.platform != "linux" or os.geteuid() != 0 or apt is None:
@@ -47,11 +52,11 @@ async def install_engine(progress: Progress, log: Path) -> None:
         ("installing docker.io", ("install", "-y", "--no-install-recommends", "docker.io", "iptables")),
     ):
         progress.step("docker", text)
-        await _apt(apt, arguments, log)
+        await _apt(apt, arguments, output)
 
 
-async def _apt(apt: str, arguments: tuple[str, ...], log: Path) -> None:
-    with log.open("ab") as output:
+async def _apt(apt: str, arguments: tuple[str, ...], output: Path) -> None:
+    with output.open("ab") as written:
         process = await asyncio.create_subprocess_exec(
             apt,
             "-o",
@@ -60,21 +65,33 @@ async def _apt(apt: str, arguments: tuple[str, ...], log: Path) -> None:
             *arguments,
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
+            stdout=written,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
     try:
-        code = await asyncio.wait_for(process.wait(), APT_SECONDS)
+        async with asyncio.timeout(APT_SECONDS):
+            code = await process.wait()
     except TimeoutError:
-        raise EmbeddedError(f"apt-get {arguments[0]} took longer than {APT_SECONDS} s (see {log}): {ADVICE}.") from None
+        raise EmbeddedError(
+            f"apt-get {arguments[0]} took longer than {APT_SECONDS} s (see {output}): {ADVICE}."
+        ) from None
     finally:
         if process.returncode is None:
-            # Not SIGKILL: dpkg finishes the package it is at, and the system stays in order.
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
+            await _end(process)
     if code != 0:
-        raise EmbeddedError(f"apt-get {arguments[0]} failed with exit code {code} (see {log}): {ADVICE}.")
+        raise EmbeddedError(f"apt-get {arguments[0]} failed with exit code {code} (see {output}): {ADVICE}.")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Not by SIGKILL: dpkg finishes the package it is at, and the system stays in order, should it even outlive us."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        log.warning("apt_get_still_at_work", pid=process.pid)
 
 
 def _usual_sockets() -> list[Path]:

@@ -31,6 +31,9 @@ class Postgres:
     password: str
     settings: Mapping[str, str] = field(default_factory=dict)
     initdb_options: tuple[str, ...] = ()
+    programs: str = "pginstall18/bin"
+    """Where in the wheel: it has another version, too."""
+    locale: tuple[str, ...] = ("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
 
     @classmethod
     def from_state(cls, data: Path, state: State) -> "Postgres":
@@ -45,7 +48,7 @@ class Postgres:
         return self.data / "postgres"
 
     def child(self) -> Child:
-        postgres = program(DISTRIBUTION, "pginstall18/bin/postgres", "pginstall/bin/postgres")
+        postgres = program(DISTRIBUTION, f"{self.programs}/postgres")
         uid = self._uid()
         settings = {
             **SETTINGS,
@@ -82,7 +85,7 @@ class Postgres:
         """Made beside its place and renamed: after a crash on the way there is no half-made cluster."""
         unfinished = self.data / "postgres.new"
         secret = self.data / "postgres.secret"
-        initdb = program(DISTRIBUTION, "pginstall18/bin/initdb", "pginstall/bin/initdb")
+        initdb = program(DISTRIBUTION, f"{self.programs}/initdb")
         uid = self._uid()
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
@@ -103,9 +106,7 @@ class Postgres:
                         f"--pwfile={secret}",
                         "--auth=scram-sha-256",
                         "--encoding=UTF8",
-                        "--locale=C",
-                        "--locale-provider=builtin",
-                        "--builtin-locale=C.UTF-8",
+                        *self.locale,
                         *self.initdb_options,
                     ),
                     uid=uid,

@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
+# Mark, name, time, and what is between them.
+BESIDE_TEXT = 1 + 12 + 7 + 3
+
+
 class Progress(Protocol):
     def step(self, name: str, text: str) -> None:
         """`name` is now at `text`."""
@@ -34,16 +38,19 @@ class ConsoleProgress:
         from rich.console import Console
         from rich.progress import Progress as Bars
         from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.table import Column
 
         self._console = console or Console()
         self._tasks: dict[str, TaskID] = {}
         self._last: dict[str, str] = {}
         self._bars: Bars | None = None
         if self._console.is_terminal:
+            # Else a long text would take the room of all the others.
+            room = max(20, self._console.width - BESIDE_TEXT)
             self._bars = Bars(
                 SpinnerColumn(finished_text="[green]✓[/]"),
                 TextColumn("{task.fields[name]:<12}", markup=False),
-                TextColumn("{task.description}", markup=False),
+                TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, max_width=room)),
                 TimeElapsedColumn(),
                 console=self._console,
             )

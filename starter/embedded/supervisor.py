@@ -18,7 +18,7 @@ log = structlog.get_logger()
 FIRST_DELAY, LONGEST_DELAY = 0.2, 5.0
 STEADY_SECONDS = 10.0
 TRIES_AT_START = 5
-# Then they are killed, and all is over within ten.
+# For all of a stop, killing and cleaning up included: the rest of ten is for this process's own end.
 STOP_SECONDS = 9.0
 READY_PAUSE = 0.03
 
@@ -93,15 +93,18 @@ class Supervisor:
     async def _stop(self, keepers: Iterable["_Keeper"]) -> None:
         if self._logs:
             self._logs.cancel()
-        deadline = time.monotonic() + self._stop_within
+        began = time.monotonic()
+        children = [keeper.child for keeper in self._keepers.values()]
+        shares = stop_shares(children)
         stops: dict[str, asyncio.Task[None]] = {}
 
         async def in_turn(keeper: _Keeper) -> None:
             keeper.give_up()
-            dependents = [other for other in self._keepers.values() if keeper.child.name in other.child.after]
-            await asyncio.gather(*(stops[other.child.name] for other in dependents))
-            await keeper.stop(deadline)
-            await keeper.child.cleanup()
+            name = keeper.child.name
+            await asyncio.gather(*(stops[other] for other in _dependents(name, children)))
+            due = began + self._stop_within * shares[name]
+            await keeper.stop(due)
+            await keeper.child.cleanup(max(due - time.monotonic(), 0.0))
 
         for keeper in keepers:
             stops[keeper.child.name] = asyncio.create_task(in_turn(keeper))
@@ -116,6 +119,25 @@ class Supervisor:
             await asyncio.sleep(60)
             for name in self._keepers:
                 trim_log(self.folders.log(name))
+
+
+def stop_shares(children: Iterable[Child]) -> dict[str, float]:
+    """The part of the time for a stop after which each must be gone.
+
+    Those that nobody depends on stop first, then those that only these depend on, and so on: each of these ranks has
+    an equal part, and what the ranks before it did not use. However long the first take, the last have theirs.
+    """
+    children = list(children)
+
+    def rank(name: str) -> int:
+        return 1 + max(map(rank, _dependents(name, children)), default=0)
+
+    ranks = {child.name: rank(child.name) for child in children}
+    return {name: number / max(ranks.values()) for name, number in ranks.items()}
+
+
+def _dependents(name: str, children: Iterable[Child]) -> list[str]:
+    return [child.name for child in children if name in child.after]
 
 
 class _Keeper:
@@ -152,13 +174,14 @@ class _Keeper:
         if self._task:
             self._task.cancel()
 
-    async def stop(self, deadline: float) -> None:
+    async def stop(self, due: float) -> None:
+        """As patiently as the child deserves, but so that what must be forced is done when it is due."""
         self.give_up()
         if self._task:
             await asyncio.gather(self._task, return_exceptions=True)
         self.ready.clear()
         if self.process:
-            patience = min(self.child.stop_patience, deadline - time.monotonic())
+            patience = min(self.child.stop_patience, due - self.child.force_seconds - time.monotonic())
             await self.process.stop(max(patience, 0.0))
 
     async def _keep(self) -> None:
@@ -214,7 +237,8 @@ class _Keeper:
                 return process.ending()
             left = deadline - time.monotonic()
             try:
-                await asyncio.wait_for(self.child.ready(), max(left, 0.1))
+                async with asyncio.timeout(max(left, 0.1)):
+                    await self.child.ready()
             except Exception as error:  # noqa: BLE001 whatever the service's client raises means "not yet"
                 if left <= 0:
                     return f"not ready after {self.child.ready_within:.0f} s: {error!r}; {process.ending()}"

@@ -40,7 +40,8 @@ class Command:
         process = Process(self._child(), folders)
         told = asyncio.create_task(_follow(log, tell)) if tell else None
         try:
-            code = await asyncio.wait_for(process.wait(), self.within)
+            async with asyncio.timeout(self.within):
+                code = await process.wait()
         except TimeoutError:
             raise EmbeddedError(f"{self.name} took longer than {self.within:.0f} s: see {log}") from None
         finally:

@@ -50,7 +50,8 @@ async def ensure_image(
             else:
                 changed = await _fetch(engine, reference, progress)
     except (aiohttp.ClientError, EngineRefused, OSError, TimeoutError) as error:
-        raise EmbeddedError(f"The Docker engine can't take the image {reference}: {error!r}") from error
+        reason = str(error) or repr(error)
+        raise EmbeddedError(f"The Docker engine can't take the image {reference}: {reason}.") from error
     if changed:
         progress.done(NAME, time.monotonic() - began)
 

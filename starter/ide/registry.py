@@ -25,7 +25,8 @@ async def pull(engine: Engine, reference: str, step: Callable[[str], None]) -> N
     try:
         while True:
             try:
-                word = await asyncio.wait_for(anext(words), patience)
+                async with asyncio.timeout(patience):
+                    word = await anext(words)
             except StopAsyncIteration:
                 return
             patience = SILENCE_SECONDS

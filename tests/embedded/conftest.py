@@ -1,17 +1,13 @@
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from starter.embedded.dockerd import unmount_below
+from tests.services import Services, own_data
 
 
 @pytest.fixture
-def data() -> Iterator[Path]:
+def data(services: Services) -> Iterator[Path]:
     """A data directory; pytest's own would be kept, and these are large."""
-    with tempfile.TemporaryDirectory(prefix="codehub-data-") as folder:
-        path = Path(folder)
-        path.chmod(0o711)
+    with own_data(services.root) as path:
         yield path
-        unmount_below(path)

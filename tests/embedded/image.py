@@ -2,17 +2,19 @@
 
 import contextlib
 import io
-import os
-import shutil
-import subprocess
+import json
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import docker
-from docker.errors import APIError, DockerException, NotFound
+from docker.errors import APIError, DockerException
 from docker.models.containers import Container
+from docker.models.networks import Network
+from docker.models.volumes import Volume
 
 from starter.embedded.errors import EmbeddedError
+from tests.debian import installed
 
 LABEL = "codehub.installation"
 HOME = "home/coder"
@@ -41,7 +43,7 @@ PROGRAMS = {
 }
 
 
-def build(host: str, installation: str) -> str:
+def build(host: str, installation: str, entrypoint: Sequence[str] = ("/entrypoint",)) -> str:
     """Import it, and return its name."""
     with contextlib.closing(docker.DockerClient(base_url=host, timeout=120)) as client:
         client.api.import_image_from_data(
@@ -49,7 +51,7 @@ def build(host: str, installation: str) -> str:
             repository="codehub-test",
             tag=installation,
             changes=[
-                'ENTRYPOINT ["/entrypoint"]',
+                f"ENTRYPOINT {json.dumps(entrypoint)}",
                 "ENV PATH=/bin",
                 "EXPOSE 8080",
                 f"USER {USER}:{USER}",
@@ -62,39 +64,47 @@ def build(host: str, installation: str) -> str:
 def remove_all(host: str, installation: str) -> None:
     """Everything that carries the label of this run: `installation`, or a name that starts with it and a dash."""
     with contextlib.closing(docker.DockerClient(base_url=host, timeout=60)) as client:
-
-        def ours(labels: dict[str, str] | None) -> bool:
-            value = (labels or {}).get(LABEL, "")
-            return value == installation or value.startswith(f"{installation}-")
-
-        for container in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
-            if ours(container.labels):
-                _remove_container(container)
-        for volume in client.volumes.list(filters={"label": LABEL}):
-            if ours(volume.attrs.get("Labels")):
-                with contextlib.suppress(APIError):
-                    volume.remove(force=True)
-        for network in client.networks.list(filters={"label": LABEL}):
-            if ours(network.attrs.get("Labels")):
-                with contextlib.suppress(APIError):
-                    network.remove()
+        for thing in _labelled(client, installation):
+            with contextlib.suppress(APIError):
+                match thing:
+                    case Container():
+                        thing.remove(force=True, v=True)
+                    case Volume():
+                        thing.remove(force=True)
+                    case Network():
+                        thing.remove()
         with contextlib.suppress(APIError):
             client.images.remove(f"codehub-test:{installation}", force=True)
 
 
-def _remove_container(container: Container) -> None:
-    with contextlib.suppress(NotFound):
-        container.remove(force=True, v=True)
+def engine_has(host: str, installation: str) -> list[str]:
+    """What is still there of it."""
+    with contextlib.closing(docker.DockerClient(base_url=host, timeout=60)) as client:
+        return [f"{type(thing).__name__} {thing.id}" for thing in _labelled(client, installation)]
+
+
+def _labelled(client: docker.DockerClient, installation: str) -> list[Container | Volume | Network]:
+    """In the order in which they can be removed."""
+
+    def ours(labels: dict[str, str] | None) -> bool:
+        value = (labels or {}).get(LABEL, "")
+        return value == installation or value.startswith(f"{installation}-")
+
+    containers = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
+    volumes = client.volumes.list(filters={"label": LABEL})
+    networks = client.networks.list(filters={"label": LABEL})
+    return [
+        *(container for container in containers if ours(container.labels)),
+        *(volume for volume in volumes if ours(volume.attrs.get("Labels"))),
+        *(network for network in networks if ours(network.attrs.get("Labels"))),
+    ]
 
 
 def _busybox(client: docker.DockerClient) -> bytes:
     """A static one: this machine's, Debian's package, or the one of the public image."""
     path = Path("/bin/busybox")
-    if not _static(path) and shutil.which("apt-get") and os.geteuid() == 0:
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        command = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-y", "--no-install-recommends"]
-        subprocess.run([*command, "update"], check=False, capture_output=True, env=environment)
-        subprocess.run([*command, "install", "busybox-static"], check=False, capture_output=True, env=environment)
+    if not _static(path):
+        installed("busybox-static", "busybox-static")
     if _static(path):
         return path.read_bytes()
     try:

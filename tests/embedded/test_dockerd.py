@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -25,8 +23,7 @@ from tests.embedded.up import Up, until
 
 pytestmark = [
     pytest.mark.docker,
-    pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="a private engine takes root and Linux"),
-    pytest.mark.skipif(shutil.which("dockerd", path="/usr/sbin:/usr/bin") is None, reason="no dockerd installed"),
+    pytest.mark.usefixtures("dockerd"),
 ]
 
 

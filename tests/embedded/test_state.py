@@ -84,3 +84,15 @@ def test_progress_reads_well(terminal: bool) -> None:
     if not terminal:
         lines = [line.partition(" ")[2] for line in text.splitlines()]
         assert lines == ["postgres: creating [the] cluster", "postgres: ready in 1.2 s"]
+
+
+def test_progress_fits_the_terminal() -> None:
+    """A long text is cut; the others keep their names and times."""
+    output = io.StringIO()
+    progress = ConsoleProgress(Console(file=output, force_terminal=True, width=60, color_system=None))
+    progress.step("ide editor", "installing " + "many packages and " * 10)
+    progress.step("worker", "starting")
+    progress.close()
+    lines = output.getvalue().splitlines()
+    assert any("ide editor" in line and "…" in line and line.endswith("0:00:00") for line in lines)
+    assert any("worker" in line and line.rstrip().endswith("0:00:00") for line in lines)

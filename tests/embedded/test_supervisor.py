@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,8 +20,9 @@ from starter.embedded.child import Child
 from starter.embedded.errors import EmbeddedError
 from starter.embedded.launch import identity
 from starter.embedded.record import wait_for
-from starter.embedded.supervisor import STOP_SECONDS, Supervisor
+from starter.embedded.supervisor import STOP_SECONDS, Supervisor, stop_shares
 from tests.embedded.up import until
+from tests.ports import free_port
 
 # Answers on a port with what it was told to keep; notes in a file when it starts and when it is asked to stop.
 SERVER = """
@@ -41,6 +41,9 @@ with socket.create_server(("127.0.0.1", port)) as server:
     while True:
         server.accept()[0].close()
 """
+
+
+STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(60)"
 
 
 class Notes:
@@ -92,10 +95,11 @@ def accepts(port: int) -> Callable[[], Awaitable[None]]:
     return ready
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def says_up(supervisor: Supervisor, name: str) -> Callable[[], Awaitable[None]]:
+    async def ready() -> None:
+        assert "up" in supervisor.folders.log(name).read_text()
+
+    return ready
 
 
 async def test_children_start_side_by_side(supervisor: Supervisor, data: Path) -> None:
@@ -209,21 +213,55 @@ async def test_stubborn_child_is_killed_with_all_it_started(supervisor: Supervis
 async def test_stop_ends_in_time_whatever_children_do(data: Path) -> None:
     """Three that ignore SIGTERM, one after the other, with more patience than there is time: done when it is up."""
     supervisor = Supervisor(data, stop_within=2.0)
-    code = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(60)"
-
-    def says_up(name: str) -> Callable[[], Awaitable[None]]:
-        async def ready() -> None:
-            assert "up" in supervisor.folders.log(name).read_text()
-
-        return ready
-
     chain = {"first": (), "second": ("first",), "third": ("second",)}
-    children = [script(name, code, after=after, ready=says_up(name), stop_patience=7) for name, after in chain.items()]
-    await supervisor.start(*children)
+    await supervisor.start(
+        *(
+            script(name, STUBBORN, after=after, ready=says_up(supervisor, name), stop_patience=7)
+            for name, after in chain.items()
+        )
+    )
     began = time.monotonic()
     await supervisor.stop()
     assert time.monotonic() - began < 3
     assert STOP_SECONDS < 10
+
+
+async def test_the_first_to_stop_leave_the_last_their_time(data: Path) -> None:
+    """A worker that never ends has half of the time; the engine it depends on has the other half, in which its own
+    helper, its end by force and the clearing up after it are done: the numbers they are told say so on any machine.
+    """
+    stop_within, told = 3.0, dict[str, tuple[float, float]]()
+    supervisor = Supervisor(data, stop_within=stop_within)
+
+    def telling(what: str) -> Callable[[float], Awaitable[None]]:
+        async def tell(seconds: float) -> None:
+            told[what] = (time.monotonic(), seconds)
+
+        return tell
+
+    def stubborn(name: str, **options: Any) -> Child:
+        hooks = {"at_stop": telling(f"stop {name}"), "cleanup": telling(f"clear {name}")}
+        return script(name, STUBBORN, ready=says_up(supervisor, name), stop_patience=60, **hooks, **options)
+
+    await supervisor.start(stubborn("worker", after=("engine",)), stubborn("engine", force_seconds=1.0))
+    began = time.monotonic()
+    await supervisor.stop()
+    asked, patience = told["stop worker"]
+    assert asked + patience <= began + stop_within / 2 - Child.force_seconds + 0.01
+    asked, patience = told["stop engine"]
+    assert asked + patience <= began + stop_within - 1.0 + 0.01
+    assert patience > 0 or asked > began + stop_within - 1.0
+    asked, within = told["clear engine"]
+    assert within == 0 or asked + within <= began + stop_within + 0.01
+
+
+def test_each_rank_has_its_share_of_the_stop() -> None:
+    """However the children hang together: those that all the others need are the last, and have till the end."""
+    chain = {"api": (), "worker": ("database",), "database": (), "engine": ()}
+    children = [script(name, "", after=after) for name, after in chain.items()]
+    assert stop_shares(children) == {"api": 0.5, "worker": 0.5, "database": 1.0, "engine": 0.5}
+    assert stop_shares([script("alone", "", after=("external",))]) == {"alone": 1.0}
+    assert stop_shares([]) == {}
 
 
 async def test_pause_and_resume(supervisor: Supervisor, notes: Notes) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from docker import APIClient
@@ -10,6 +11,7 @@ from adapters.docker import Limits
 from starter.embedded.progress import NoProgress
 from starter.ide.image import ensure_image
 from tests.adapters.docker_world import DockerWorld, docker_world
+from tests.ide.hub import Hub, hub_with
 from tests.services import Services
 
 
@@ -29,4 +31,10 @@ def ide_image(docker_host: str, services: Services) -> Iterator[str]:
 @pytest.fixture
 async def world(docker_host: str, ide_image: str, installation: str) -> AsyncIterator[DockerWorld]:
     async with docker_world(docker_host, ide_image, installation, limits=Limits(), stop_grace_seconds=10) as made:
+        yield made
+
+
+@pytest.fixture
+async def hub(service_env: dict[str, str], ide_image: str, installation: str, tmp_path: Path) -> AsyncIterator[Hub]:
+    async with hub_with({**service_env, "WORKSPACE_IMAGE": ide_image}, installation, tmp_path) as made:
         yield made

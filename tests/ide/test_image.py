@@ -21,7 +21,7 @@ from starter.ide import registry
 from starter.ide.build import built_file
 from starter.ide.engine import Engine
 from starter.ide.image import ensure_image
-from starter.ide.recipe import LABEL, ORIGIN_LABEL, Recipe
+from starter.ide.recipe import LABEL, ORIGIN_LABEL, REPOSITORY, Recipe
 from tests.ide.image_registry import image_registry
 from tests.ide.told import Told
 
@@ -133,7 +133,6 @@ async def test_damaged_file(world: World, rest: bytes) -> None:
 
 async def test_pulled(world: World) -> None:
     """Where a registry answers, the public image is pulled and gets our entrypoint; nothing else is left behind."""
-    before = len(world.api.containers(all=True))
     async with image_registry(world.recipe.architecture) as public:
         world.recipe = replace(world.recipe, public_image=public)
         await world.ensure()
@@ -147,7 +146,8 @@ async def test_pulled(world: World) -> None:
     assert files["from-afar"].size == len(b"pulled\n")
     assert files["usr/local/bin/codehub-entrypoint"].mode & 0o777 == 0o755
     assert "usr/local/share/codehub/settings.json" in files
-    assert len(world.api.containers(all=True)) == before
+    # By name: those of other tests on this engine come and go.
+    assert world.api.containers(all=True, filters={"name": f"{REPOSITORY}-{world.recipe.fingerprint}"}) == []
     world.api.remove_image(public, force=True)
 
 

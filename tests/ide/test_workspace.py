@@ -1,7 +1,6 @@
-"""The image as a workspace: run by the runtime, reached under a prefix."""
+"""The image as a workspace, run by the runtime."""
 
 import time
-from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
@@ -10,7 +9,6 @@ from domain.model import WorkspaceId
 from domain.observation import ContainerState
 from starter.ide.rootfs import machine_suite, public_sources
 from tests.adapters.docker_world import DockerWorld, new_operation, new_workspace
-from tests.ide.prefix_proxy import prefix_proxy
 
 # The first run on a machine builds the image.
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
@@ -38,14 +36,9 @@ async def ws(world: DockerWorld) -> WorkspaceId:
     return made
 
 
-@pytest.fixture
-async def url(world: DockerWorld, ws: WorkspaceId) -> AsyncIterator[str]:
-    async with prefix_proxy(await _endpoint(world, ws), f"/w/{ws}") as address:
-        yield address
-
-
-async def test_serves_an_ide(url: str) -> None:
+async def test_serves_an_ide(world: DockerWorld, ws: WorkspaceId) -> None:
     """The page of a real IDE comes without a password, and everything in it is relative to where it is."""
+    url = f"http://{await _endpoint(world, ws)}/"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         assert answer.status == 200
         page = await answer.text()
