@@ -1,7 +1,8 @@
 # Everything runs from .venv, which each target brings up to date first.
 PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
-WORKERS ?= 2
+# More than cores: much of a test is waiting.
+WORKERS ?= 4
 
 .PHONY: up test test-full bench lint clean
 
@@ -9,10 +10,11 @@ up: .venv/.ready  ## the whole system, in the foreground, until Ctrl-C
 	@exec .venv/bin/codehub up
 
 test: lint  ## lint, types, all tests
-	.venv/bin/pytest -n $(WORKERS) --dist worksteal -m "not full"
+	.venv/bin/pytest -n $(WORKERS) -m "not full"
 
-test-full: lint  ## the promises at full count
-	.venv/bin/pytest -n $(WORKERS) --dist worksteal
+test-full: lint  ## the promises at full count; the tables of docs/reliability.md are written from it
+	CODEHUB_REPORT=.report .venv/bin/pytest -n $(WORKERS)
+	.venv/bin/python -m tests.report .report
 
 bench: .venv/.ready  ## the benchmarks: a table of ratios against the floor of the same run
 	.venv/bin/python -m bench
@@ -22,6 +24,7 @@ lint: .venv/.ready
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	.venv/bin/python -m tests.supply.vulnerabilities
 
 clean:  ## what was built here; not the data of `make up`
 	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
@@ -32,5 +35,7 @@ clean:  ## what was built here; not the data of `make up`
 
 .tools/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: set PYTHON=/path/to/it" >&2; exit 1; }
-	@$(PYTHON) -m venv .tools || { echo "The venv module is missing: on Debian, apt-get install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -m venv .tools >/dev/null 2>&1 \
+		|| { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -qq -y python3-venv && $(PYTHON) -m venv .tools; } \
+		|| { echo "The venv module is missing: on Debian, apt-get install python3-venv" >&2; exit 1; }
 	.tools/bin/pip install --quiet uv

@@ -6,21 +6,21 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib.metadata import version
 from typing import Any
 
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 from temporalio.client import Client
+from temporalio.runtime import Runtime as TemporalRuntime
 from temporalio.service import RPCError
-from temporalio.worker import Worker
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from activities.archive import Archiving
 from activities.attempt import Actuator
+from activities.bucket import Bucket
 from activities.gc import GarbageCollector
 from activities.operate import Operator
+from activities.places import transfer_places
 from activities.progress import ProgressEvents
 from activities.reconcile import Pace, Reconciler
 from activities.resources import ResourceActuators
@@ -31,38 +31,42 @@ from adapters.archive_store import ArchiveStore
 from adapters.docker.config import DockerConfig, Limits
 from adapters.docker.runtime import DockerRuntime
 from adapters.homes import Homes
-from adapters.postgres.attention import Attention
 from adapters.postgres.database import Database, DatabaseUnavailable, open_database
 from adapters.postgres.garbage import Garbage
 from adapters.postgres.installation import installation_id
+from adapters.postgres.nodes import Nodes
 from adapters.postgres.ttl import Expiry
 from adapters.postgres.workspaces import WorkspaceStore
 from adapters.redis.activity import ActivityLog
 from adapters.redis.events import EventBus
 from adapters.runtime import Runtime
-from adapters.s3.client import S3Config
 from adapters.s3.store import open_store
-from coordinator.census import Census
+from adapters.tasks import end
+from adapters.telemetry.fleet import FleetMetrics
+from adapters.transfer.memory import give_back_large_blocks
+from coordinator.heart import Heart, NotThisNode
 from coordinator.leader import Leader
-from coordinator.listener import EventListener
-from coordinator.observer import Observer
-from coordinator.publisher import Publisher
-from coordinator.wakes import Wakes
+from domain.errors import Unreachable
 from domain.model import Operation
-from settings import Settings, required
+from domain.naming import DEFAULT_NODE, is_node_name
+from settings import Settings, SettingsError, required
+from starter.electing import coordinator, observer
 from starter.lookouts import Lookout, looking_out, until_stopped
+from starter.metrics import Source, fetched, serving_metrics
 from starter.patience import Patience, Stopped, address_of
-from workflows.client import TemporalAddress, Waker, connect
-from workflows.gc import GcWorkflow
+from starter.polling import polling
+from starter.s3 import s3_config
+from starter.temporal import temporal_address
+from workflows.client import Waker, connect
+from workflows.measured import MeasuredRuntime, measured_runtime
 from workflows.messages import TASK_QUEUE
 from workflows.namespace import ensure_search_attributes
 from workflows.schedules import ensure_gc, ensure_ttl
-from workflows.ttl import TtlWorkflow
-from workflows.workspace import WorkspaceWorkflow
 
 log = structlog.get_logger()
 
-DEFAULT_NODE = "local"
+_BEATS_PER_LOSS = 3
+_REGISTER_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +85,59 @@ class Parts:
     activities: tuple[Callable[..., Any], ...] = ()
     """Beyond the workspaces' own."""
     lookouts: tuple[asyncio.Task[None], ...] = ()
+    heart: Heart | None = None
+    """Tells the others that this node lives; None where nobody needs to know."""
+
+    @property
+    def watched(self) -> tuple[asyncio.Task[None], ...]:
+        """What ends the worker when it fails."""
+        beating = self.heart.task if self.heart else None
+        return (*self.lookouts, beating) if beating else self.lookouts
 
 
 async def run_worker(settings: Settings, node: str = DEFAULT_NODE) -> None:
     """Run until SIGTERM or SIGINT, then drain: operations under way finish or go to another worker."""
+    if not is_node_name(node):
+        raise SettingsError(
+            f"--node {node!r} is not right: up to 63 of a-z, 0-9 and '-', beginning with one of a-z, 0-9"
+        )
+    give_back_large_blocks()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
-        async with open_parts(settings, node, Patience(stop)) as parts, running(parts):
+        measured = measured_runtime() if settings.metrics_port is not None else None
+        async with (
+            open_parts(settings, node, Patience(stop), measured) as parts,
+            running(parts) as leader,
+            serving_metrics(
+                settings, _metrics(parts, leader, measured), {"coordinator": leader.told} if leader else None
+            ),
+        ):
             log.info("worker_ready", node=node)
-            await until_stopped(stop, parts.lookouts)
+            await until_stopped(stop, parts.watched)
             log.info("worker_draining", seconds=settings.worker_drain_seconds)
     except Stopped:
         log.info("worker_stopped_before_it_was_ready")
+    except NotThisNode as error:
+        raise SettingsError(f"DOCKER_HOST: {error}") from error
+
+
+def _metrics(parts: Parts, leader: Leader | None, measured: MeasuredRuntime | None) -> Mapping[str, Source]:
+    sources: dict[str, Source] = {}
+    if leader is not None:
+        sources["fleet"] = FleetMetrics(parts.database, lambda: leader.is_leader).render
+    if measured is not None:
+        sources["temporal"] = fetched(measured.url)
+    return sources
 
 
 @asynccontextmanager
 async def open_parts(
-    settings: Settings, node: str = DEFAULT_NODE, patience: Patience | None = None
+    settings: Settings,
+    node: str = DEFAULT_NODE,
+    patience: Patience | None = None,
+    measured: MeasuredRuntime | None = None,
 ) -> AsyncIterator[Parts]:
     """Waits for PostgreSQL and Temporal, without which nothing can be done. The others may come later: what needs
     them waits for them by itself, and the lookouts say so meanwhile."""
@@ -112,35 +150,62 @@ async def open_parts(
         stack.push_async_callback(database.close)
         redis: Redis = Redis.from_url(settings.redis_url or "")
         stack.push_async_callback(redis.aclose)
-        client = await _temporal(settings, patience)
+        client = await _temporal(settings, patience, measured.runtime if measured else None)
         installation = await patience.until_there(
             "PostgreSQL", address_of(database_url), lambda: installation_id(database), DatabaseUnavailable
         )
-        runtime = DockerRuntime(docker_config(settings, installation))
+        runtime = DockerRuntime(docker_config(settings, installation, node))
         stack.push_async_callback(runtime.close)
+        heart = Heart(
+            Nodes(database, settings.node_lost_after),
+            runtime,
+            node,
+            settings.node_address,
+            settings.node_capacity or None,
+            settings.node_lost_seconds / _BEATS_PER_LOSS,
+        )
         archives = await stack.enter_async_context(open_store(s3_config(settings)))
+        bucket = Bucket(archives, installation)
+
+        async def claimed() -> None:
+            await archives.ensure_bucket()
+            await bucket.require()
+
         lookouts = await stack.enter_async_context(
             looking_out(
                 patience,
-                Lookout("S3", "S3_ENDPOINT", settings.s3_endpoint or "", archives.ensure_bucket),
-                Lookout("Docker", "DOCKER_HOST", runtime.where, runtime.ping),
+                Lookout("Docker", "DOCKER_HOST", runtime.where, heart.register, (Unreachable, DatabaseUnavailable)),
+                Lookout("S3", "S3_ENDPOINT", settings.s3_endpoint or "", claimed),
                 Lookout("Redis", "REDIS_URL", address_of(settings.redis_url or ""), redis.ping, (RedisError, OSError)),
             )
         )
+        # An engine that is another one than this node's would show no home at all: it is looked at before it is used.
+        await asyncio.wait(lookouts[:1], timeout=_REGISTER_SECONDS)
+        if lookouts[0].done():
+            lookouts[0].result()
         bus = EventBus(redis, settings.redis_channel_sse_prefix)
-        reconciler = Reconciler(WorkspaceStore(database), runtime, archives, node, settings.timeouts, pace(settings))
+        reconciler = Reconciler(
+            WorkspaceStore(database),
+            runtime,
+            archives,
+            node,
+            settings.timeouts,
+            pace(settings),
+            settings.reconciler_max_retries,
+        )
+        progress = ProgressEvents(bus)
+        stack.push_async_callback(progress.close)
         transfers = Transfers(
             reconciler.store,
-            asyncio.Semaphore(settings.archive_max_transfers),
-            ProgressEvents(bus).publish,
+            progress.publish,
             stall_seconds=settings.archive_stall_seconds,
         )
         operator = Operator(
             reconciler,
-            actuators(runtime, runtime.homes(), archives, transfers),
+            actuators(runtime, runtime.homes(), bucket, transfers),
             timedelta(seconds=settings.reconciler_retry_backoff),
-            settings.reconciler_max_retries,
             timedelta(seconds=settings.reconciler_patience),
+            transfer_places(settings.archive_max_transfers),
         )
         collector = garbage_collector(settings, database, archives, installation)
         ttl = TtlRunner(Expiry(database, settings.ttl), ActivityLog(redis), Waker(client))
@@ -155,14 +220,15 @@ async def open_parts(
             node,
             activities=(collector.collect, ttl.tick),
             lookouts=tuple(lookouts),
+            heart=heart,
         )
 
 
-async def _temporal(settings: Settings, patience: Patience) -> Client:
+async def _temporal(settings: Settings, patience: Patience, runtime: TemporalRuntime | None) -> Client:
     """Connected, and the namespace has what workflows need."""
 
     async def ask() -> Client:
-        client = await connect(temporal_address(settings))
+        client = await connect(temporal_address(settings), runtime=runtime)
         await ensure_search_attributes(client)
         await ensure_gc(client, timedelta(seconds=settings.gc_interval))
         await ensure_ttl(client, timedelta(seconds=settings.ttl_interval))
@@ -184,108 +250,45 @@ def garbage_collector(
     )
 
 
-def actuators(
-    runtime: Runtime, homes: Homes, archives: ArchiveStore, transfers: Transfers
-) -> Mapping[Operation, Actuator]:
+def actuators(runtime: Runtime, homes: Homes, bucket: Bucket, transfers: Transfers) -> Mapping[Operation, Actuator]:
     """Every operation, and what does it."""
-    archiving = Archiving(homes, runtime, archives, transfers)
+    archiving = Archiving(homes, runtime, bucket, transfers)
     return {
         **ResourceActuators(runtime).by_operation(),
         Operation.ARCHIVING: archiving.archive,
         Operation.CREATE_EMPTY_ARCHIVE: archiving.create_empty,
-        Operation.RESTORING: Restoring(homes, runtime, archives, transfers).restore,
+        Operation.RESTORING: Restoring(homes, runtime, bucket.archives, transfers).restore,
     }
 
 
 @asynccontextmanager
-async def running(parts: Parts, *, elect: bool = True) -> AsyncIterator[None]:
+async def running(parts: Parts, *, elect: bool = True) -> AsyncIterator[Leader | None]:
     """Worker and coordinator; on leaving, the worker drains before anything it needs is closed."""
-    tasks = [asyncio.create_task(coordinator(parts).run(), name="coordinator")] if elect else []
+    leader = coordinator(parts) if elect else None
+    node_leader, observing = observer(parts)
+    tasks = [asyncio.create_task(each.run(), name=each.lock_name) for each in (leader, node_leader) if elect and each]
+    if parts.heart is not None:
+        parts.heart.swept_at = lambda: observing.swept_at
+        tasks.append(parts.heart.start())
     try:
-        async with temporal_worker(parts):
-            yield
+        async with polling(parts):
+            yield leader
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks)
 
 
-def temporal_worker(parts: Parts) -> Worker:
-    settings = parts.settings
-    reconciler = parts.operator.reconciler
-    return Worker(
-        parts.client,
-        task_queue=parts.task_queue,
-        workflows=[WorkspaceWorkflow, GcWorkflow, TtlWorkflow],
-        activities=[reconciler.reconcile, reconciler.fail, *parts.operator.activities(), *parts.activities],
-        workflow_runner=SandboxedWorkflowRunner(
-            restrictions=SandboxRestrictions.default.with_passthrough_modules("domain", "pydantic", "structlog")
-        ),
-        max_concurrent_workflow_tasks=settings.worker_max_concurrent_workflow_tasks,
-        max_concurrent_activities=settings.worker_max_concurrent_activities,
-        max_concurrent_local_activities=settings.worker_max_concurrent_activities,
-        max_cached_workflows=settings.worker_max_cached_workflows,
-        sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.worker_sticky_timeout),
-        graceful_shutdown_timeout=timedelta(seconds=settings.worker_drain_seconds),
-        # Without one, the SDK hashes every loaded module: seconds, at each start.
-        build_id=f"codehub-{version('codehub')}",
-    )
-
-
-def coordinator(parts: Parts) -> Leader:
-    settings = parts.settings
-    attention = Attention(parts.database)
-    waker = Waker(parts.client, parts.task_queue)
-    observer = Observer(
-        parts.node,
-        attention,
-        parts.runtime,
-        waker,
-        interval=settings.coordinator_idle_interval,
-        timeouts=settings.timeouts,
-    )
-    return Leader(
-        parts.database_url,
-        settings.coordinator_node_id,
-        {
-            "listener": EventListener(parts.database_url, Wakes(attention, waker), Publisher(parts.bus)).run,
-            "events": observer.follow_events,
-            "sweep": observer.sweep_forever,
-            "census": Census(attention, parts.client, waker).run,
-        },
-        lock_id=settings.coordinator_lock_id,
-        retry_interval=settings.coordinator_retry_interval,
-    )
-
-
-def temporal_address(settings: Settings) -> TemporalAddress:
-    key = settings.temporal_api_key
-    return TemporalAddress(
-        settings.temporal_address or "",
-        settings.temporal_namespace,
-        settings.temporal_tls,
-        key.get_secret_value() if key else None,
-    )
-
-
-def docker_config(settings: Settings, installation: str) -> DockerConfig:
+def docker_config(settings: Settings, installation: str, node: str = DEFAULT_NODE) -> DockerConfig:
     return DockerConfig(
+        publish_host=settings.node_address,
+        # Several engines on one machine share its bridges: theirs must not have the same name.
+        network_name=None if node == DEFAULT_NODE else f"codehub-{installation}-{node}",
+        marker=f"codehub-{installation}-{node}",
         docker_host=settings.docker_host,
         installation=installation,
         workspace_port=settings.workspace_port,
         workspace_home=settings.workspace_home,
         stop_grace_seconds=settings.stop_grace_seconds,
         limits=Limits(settings.workspace_memory_mb * 1024**2, settings.workspace_cpus, settings.workspace_pids),
-    )
-
-
-def s3_config(settings: Settings) -> S3Config:
-    return S3Config(
-        endpoint=settings.s3_endpoint or "",
-        access_key=settings.s3_access_key,
-        secret_key=settings.s3_secret_key.get_secret_value(),
-        bucket=settings.s3_bucket,
-        region=settings.s3_region,
     )
 
 
