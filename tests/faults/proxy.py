@@ -148,10 +148,11 @@ class FaultProxy:
                 _reset(writer)
                 _reset(up_writer)
         finally:
+            # Before anything is awaited: this may be cancelled a second time.
+            up_writer.transport.abort()
             for half in halves:
                 half.cancel()
             await asyncio.gather(*halves, return_exceptions=True)
-            up_writer.transport.abort()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._scheme == "unix":
@@ -179,6 +180,16 @@ class FaultProxy:
                         self._then()
                     return not cut.clean
         return False
+
+
+def server_of(url: str) -> str:
+    """Where the server is, without user, password and database."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('/')[0]}"
+
+
+def through(url: str, proxy: FaultProxy) -> str:
+    return url.replace(server_of(url).partition("://")[2], proxy.url.partition("://")[2])
 
 
 def _until(cut: Cut | None, data: bytes) -> tuple[bytes, bool]:

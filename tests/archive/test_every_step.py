@@ -1,0 +1,150 @@
+"""PROMISES 5 and 6 for archive and restore: each call fails before or after its effect, and each attempt runs twice;
+it ends where the fault-free run ends."""
+
+from itertools import chain, zip_longest
+
+import pytest
+
+from activities.integrity import is_intact, read_archive_meta
+from adapters.postgres.database import DatabaseUnavailable
+from adapters.s3.store import S3ArchiveStore
+from domain.errors import ActionFailed, Unreachable
+from domain.model import DesiredState, HomeContext, Operation, Phase, WorkspaceId
+from tests.archive.bench import Bench
+from tests.archive.trees import Snapshot, grow
+from tests.faults.faulty import Faults, faulty
+
+pytestmark = pytest.mark.docker
+
+ARCHIVING = {
+    "archives": ["look", "upload", "replace", "size", "download"],
+    "homes": ["read", "remove"],
+    "store": ["begin_attempt", "is_current", "save_archive_key", "save_removing", "save_context", "save"],
+}
+RESTORING = {
+    "archives": ["read", "size", "download"],
+    "homes": ["renew", "write"],
+    "runtime": ["stop"],
+    "store": ["begin_attempt", "is_current", "save_restore_marker", "save_context", "save"],
+}
+ERRORS = {
+    "archives": Unreachable("made to fail"),
+    "homes": Unreachable("made to fail"),
+    "runtime": ActionFailed("made to fail"),
+    "store": DatabaseUnavailable("made to fail"),
+}
+
+
+def failing(bench: Bench, part: str, method: str, *, after: bool) -> tuple[Bench, Faults]:
+    faults = Faults()
+    faults.fail(method, ERRORS[part], after=after)
+    parts = {"archives": bench.archives, "homes": bench.homes, "runtime": bench.runtime, "store": bench.store}
+    broken = {part: faulty(parts[part], faults)[0]}
+    return bench.with_parts(**broken), faults  # type: ignore[arg-type]
+
+
+async def archived_right(bench: Bench, archives: S3ArchiveStore, workspace: WorkspaceId) -> None:
+    row = await bench.row(workspace)
+    assert (row.phase, row.operation, row.error_count, row.error_reason) == (Phase.ARCHIVED, Operation.NONE, 0, None)
+    assert not bench.volumes.exists(workspace)
+    key = row.archive_key or ""
+    assert await is_intact(archives, key, await read_archive_meta(archives, workspace, key))
+    assert [upload async for upload in archives.list_uploads()] == []
+
+
+async def restored_right(bench: Bench, workspace: WorkspaceId, before: Snapshot) -> None:
+    row = await bench.row(workspace)
+    assert (row.phase, row.operation, row.error_count, row.error_reason) == (Phase.STANDBY, Operation.NONE, 0, None)
+    assert row.home_ctx == HomeContext(restore_marker=row.archive_key)
+    assert bench.home(workspace) == before
+    assert bench.volumes.holders(workspace) == []
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_every_call_of_archive_and_restore_may_fail_once(
+    bench: Bench, archives: S3ArchiveStore, after: bool
+) -> None:
+    """Not done, or done and the answer lost: the next attempt ends where a run without faults ends."""
+    workspace, before = await bench.workspace(lambda home: grow(home, 21, entries=6, largest=2000))
+    there = [(True, part, method) for part, methods in ARCHIVING.items() for method in methods]
+    back = [(False, part, method) for part, methods in RESTORING.items() for method in methods]
+    turns = zip_longest(there, back, fillvalue=(False, "archives", "read"))
+    for archiving, part, method in chain.from_iterable(turns):
+        broken, faults = failing(bench, part, method, after=after)
+        desired = DesiredState.ARCHIVED if archiving else DesiredState.STANDBY
+        step = await bench.claim(workspace, desired)
+        assert await broken.operate(workspace, step) is None, (part, method)
+        assert method in faults.calls
+        if archiving:
+            await archived_right(bench, archives, workspace)
+        else:
+            await restored_right(bench, workspace, before)
+
+
+async def test_every_attempt_may_run_again(bench: Bench, archives: S3ArchiveStore) -> None:
+    """After it is done, too: the answer of an activity can be lost."""
+    workspace, before = await bench.workspace(lambda home: grow(home, 22, entries=6, largest=2000))
+    step = await bench.claim(workspace, DesiredState.ARCHIVED)
+    for _ in range(2):
+        await bench.attempt(workspace, step)
+        await archived_right(bench, archives, workspace)
+    step = await bench.claim(workspace, DesiredState.STANDBY)
+    for _ in range(2):
+        await bench.attempt(workspace, step)
+        await restored_right(bench, workspace, before)
+
+
+async def test_creating_an_empty_archive_may_fail_anywhere(bench: Bench, archives: S3ArchiveStore) -> None:
+    for after in (False, True):
+        for part, method in [("archives", m) for m in ARCHIVING["archives"]] + [("store", "save_archive_key")]:
+            broken, _ = failing(bench, part, method, after=after)
+            workspace = await bench.empty_workspace()
+            step = await bench.claim(workspace, DesiredState.ARCHIVED)
+            assert step.operation is Operation.CREATE_EMPTY_ARCHIVE
+            assert await broken.operate(workspace, step) is None
+            await archived_right(bench, archives, workspace)
+
+
+async def test_a_container_that_appeared_meanwhile_keeps_the_volume(bench: Bench, test_image: str) -> None:
+    """What it wrote after the home was read is in no archive: the volume stays, and the operation fails."""
+    workspace, _ = await bench.workspace()
+    step = await bench.claim(workspace, DesiredState.ARCHIVED)
+    watched, faults = faulty(bench.archives)
+
+    async def appear() -> None:
+        await bench.runtime.start(workspace, test_image, step.op_id)
+        (bench.volumes.path(workspace) / "late").write_text("written after the home was read")
+
+    faults.watch("replace", appear)
+    assert await bench.with_parts(archives=watched).operate(workspace, step) is not None
+    assert (bench.volumes.path(workspace) / "late").exists()
+    await bench.runtime.stop(workspace)
+    await bench.recover(workspace)
+    await bench.drive(workspace, Phase.ARCHIVED)
+    await bench.want(workspace, DesiredState.STANDBY)
+    await bench.drive(workspace, Phase.STANDBY)
+    assert (bench.volumes.path(workspace) / "late").exists()
+
+
+async def test_a_dead_workers_container_does_not_keep_a_volume(bench: Bench, archives: S3ArchiveStore) -> None:
+    """Killed while it read through the engine, after the archive was committed: the retry removes the volume."""
+    homes = bench.volumes.runtime.homes(direct=False)
+    workspace, _ = await bench.workspace()
+    step = await bench.claim(workspace, DesiredState.ARCHIVED)
+    broken, faults = faulty(bench.archives)
+    faults.fail("size", ConnectionAbortedError("killed"))
+    other = bench.with_parts(archives=broken, homes=homes)
+    with pytest.raises(Exception, match="killed"):
+        await other.attempt(workspace, step)
+    await homes._create(workspace, step.op_id)
+    assert await bench.operate(workspace, step) is None
+    await archived_right(bench, archives, workspace)
+
+
+async def test_a_dead_workers_container_does_not_keep_a_workspace_from_being_deleted(bench: Bench) -> None:
+    """Killed in RESTORING, then the store is away until the operation fails: deleting must still work."""
+    workspace, _ = await bench.workspace()
+    await bench.volumes.runtime.homes()._create(workspace, (await bench.claim(workspace, DesiredState.ARCHIVED)).op_id)
+    await bench.runtime.stop(workspace)
+    await bench.runtime.remove_volume(workspace)
+    assert not bench.volumes.exists(workspace)

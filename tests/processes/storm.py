@@ -1,0 +1,128 @@
+"""People who use their workspaces while workers die: what they were told has to be true in the end."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from adapters.postgres.database import Database
+from domain.model import DesiredState, Phase, WorkspaceId
+from domain.observation import ContainerState
+from tests.harness.history import Final, lost, watch
+from tests.harness.rows import contradictions
+from tests.processes.deployment import Deployment
+from tests.processes.homes import files_of
+from tests.processes.person import Person
+
+STATES = (DesiredState.RUNNING, DesiredState.STANDBY, DesiredState.ARCHIVED)
+
+
+@dataclass
+class Storm:
+    deployment: Deployment
+    person: Person
+    limit: int
+    """RUNNING workspaces that are allowed."""
+    dice: random.Random
+    pause: float = 0.6
+    over: list[str] = field(default_factory=list)
+    contradicting: list[str] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @asynccontextmanager
+    async def raging(self, workspaces: int) -> AsyncIterator[None]:
+        """Inside, people give commands, and somebody watches the limit and the rows."""
+        tasks = [asyncio.create_task(self._use_one_after_the_other()) for _ in range(workspaces)]
+        watching = asyncio.create_task(watch(self.limit, self._running, self.over))
+        looking = asyncio.create_task(self._look_at_rows())
+        try:
+            yield
+            for task in (*tasks, watching, looking):
+                if task.done():
+                    task.result()
+        finally:
+            for task in (*tasks, watching, looking):
+                task.cancel()
+            await asyncio.gather(*tasks, watching, looking, return_exceptions=True)
+
+    async def in_transition(self) -> int:
+        return int(await self.deployment.database.fetchval("SELECT count(*) FROM workspaces WHERE operation <> 'NONE'"))
+
+    async def lost(self) -> list[str]:
+        """What was acknowledged and is not so, once all is at rest."""
+        return lost(self.person.history, await self._final())
+
+    async def _use_one_after_the_other(self) -> None:
+        while True:
+            name = f"number {next(self._numbers)}"
+            workspace = await self.person.try_to_create(name, self.dice.choice(STATES[1:]))
+            if workspace is None:
+                await asyncio.sleep(self.pause)
+                continue
+            # Two windows on the same workspace: their commands cross.
+            async with asyncio.TaskGroup() as windows:
+                windows.create_task(self._use(workspace, until_deleted=True))
+                windows.create_task(self._use(workspace, until_deleted=False))
+
+    async def _use(self, workspace: WorkspaceId, *, until_deleted: bool) -> None:
+        for number in itertools.count():
+            await asyncio.sleep(self.dice.uniform(0, self.pause * 2))
+            match self.dice.randrange(40):
+                case 0 if until_deleted and number > 10:
+                    await self.person.delete(workspace)
+                case choice if choice < 6:
+                    await self.person.remember(workspace, f"thought {self.dice.random()}")
+                case choice if choice < 14:
+                    await self._write(workspace)
+                case _:
+                    await self.person.want(workspace, self.dice.choice(STATES))
+            row = await self.deployment.row(workspace)
+            if row.desired_state is DesiredState.DELETED:
+                return
+
+    async def _write(self, workspace: WorkspaceId) -> None:
+        row = await self.deployment.row(workspace)
+        if row.phase is Phase.RUNNING and row.endpoint:
+            # Named after its workspace: the port may be another's by the time it arrives.
+            name = f"{workspace}-{self.dice.randrange(3)}"
+            await self.person.write(workspace, row.endpoint, name, f"text {self.dice.random()}")
+
+    async def _running(self) -> int:
+        """Containers that count: those of workspaces that are neither being deleted nor in ERROR."""
+        seen = await self.deployment.runtime.observe_all()
+        running = [one for one, resources in seen.items() if resources.container is ContainerState.READY]
+        return await counted(self.deployment.database, running)
+
+    async def _look_at_rows(self) -> None:
+        while True:
+            self.contradicting += await contradictions(self.deployment.database)
+            await asyncio.sleep(0.2)
+
+    async def _final(self) -> Final:
+        final: dict[tuple[WorkspaceId, str], str] = {}
+        for workspace in {workspace for workspace, _ in self.person.history.subjects()}:
+            row = await self.deployment.row(workspace)
+            final[workspace, "desired_state"] = row.desired_state
+            if row.memo:
+                final[workspace, "memo"] = row.memo
+            files = await files_of(self.deployment, row)
+            if row.phase is Phase.DELETED:
+                # Its home is gone because somebody said so.
+                files = {
+                    what.removeprefix("file "): next(iter(self.person.history.may_stand(workspace, what)))
+                    for one, what in self.person.history.subjects()
+                    if one == workspace and what.startswith("file ")
+                }
+            final |= {(workspace, f"file {name}"): text for name, text in files.items() if name.startswith(workspace)}
+        return final
+
+
+async def counted(database: Database, running: list[WorkspaceId]) -> int:
+    return int(
+        await database.fetchval(
+            "SELECT count(*) FROM workspaces WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL AND phase <> 'ERROR'",
+            running,
+        )
+    )

@@ -1,0 +1,137 @@
+"""PROMISE 35: what must stay secret is in no history, search attribute, log, event, error body or container."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+from docker import APIClient
+from temporalio.client import Client
+
+from domain.model import DesiredState, ErrorReason, Phase, WorkspaceId
+from domain.naming import container_name
+from tests.processes.conftest import Deploy
+from tests.processes.deployment import PASSWORD, Deployment
+from tests.processes.person import WORKSPACES, Person
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+
+CANARY = "canary-of-a-password"
+
+
+async def test_secrets_stay_where_they_belong(deploy: Deploy, temporal_client: Client, docker_host: str) -> None:
+    """A whole life, errors and refusals included, with the real worker and API; then everything that either of them
+    said, stored or set up is searched for every secret that they were given or gave out."""
+    deployment = await deploy(LOG_LEVEL="DEBUG")
+    await deployment.worker()
+    async with deployment.person() as person:
+        secrets = await _secrets(deployment, person)
+        said: list[str] = []
+        listening = asyncio.create_task(_listen(person, said))
+        said += await _refusals(person, secrets)
+        said += await _life(deployment, person, APIClient(docker_host))
+        listening.cancel()
+        with suppress(asyncio.CancelledError):
+            await listening
+        said += [line async for line in _histories(temporal_client)]
+        said += [process.output for process in deployment.processes]
+        said += [str(dict(row)) for row in await deployment.database.fetch("SELECT * FROM workspaces")]
+        said += [str(dict(row)) for row in await deployment.database.fetch("SELECT * FROM operations")]
+        hidden = await deployment.database.fetch(
+            "SELECT u::text FROM users u UNION ALL SELECT s::text FROM sessions s"
+            " UNION ALL SELECT t::text FROM api_tokens t"
+        )
+        said += [row[0] for row in hidden]
+    everything = "\n".join(said)
+    # What is looked for can be found: the search itself works.
+    for known in ("WorkspaceWorkflow", "workspace_updated", "ImagePullFailed", '"event": "attempt_failed"'):
+        assert known in everything, f"{known} is nowhere: this test says nothing"
+    assert [name for name, secret in secrets.items() if secret in everything] == []
+
+
+async def _secrets(deployment: Deployment, person: Person) -> dict[str, str]:
+    status, made = await person.ask("POST", "/api/v1/tokens", {"name": "one"})
+    assert status == 201
+    status, _ = await person.ask("POST", "/api/v1/users", {"username": "somebody.else", "password": CANARY})
+    assert status == 201
+    cookies = {cookie.key: cookie.value for cookie in person.client.cookie_jar}
+    return {
+        "password of the admin": PASSWORD,
+        "password of a user": CANARY,
+        "token": made["token"],
+        "session": cookies["session"],
+        "database": urlsplit(deployment.env["DATABASE_URL"]).password or "",
+        "redis": urlsplit(deployment.env["REDIS_URL"]).password or "",
+        "store": deployment.env["S3_SECRET_KEY"],
+    }
+
+
+async def _refusals(person: Person, secrets: dict[str, str]) -> list[str]:
+    """Secrets in every place where a clumsy client puts them; what it is answered."""
+    answers = []
+    for path, sent in (
+        ("/api/v1/login", {"username": "admin", "password": f"{PASSWORD}!"}),
+        ("/api/v1/login", {"username": "admin", "password": secrets["token"], "extra": CANARY}),
+        ("/api/v1/users", {"username": "admin", "password": CANARY}),
+        (f"{WORKSPACES}/nonsense", {"memo": "x"}),
+    ):
+        answers.append(json.dumps(await person.ask("POST", path, sent)))
+    bearer = {"Authorization": f"Bearer {secrets['token']}x", "Cookie": "session=unknown"}
+    async with aiohttp.ClientSession() as stranger:
+        for path in (WORKSPACES, f"/w/{WorkspaceId('0' * 8)}/", "/api/v1/nothing"):
+            async with stranger.get(person.url + path, headers=bearer) as answer:
+                answers.append(f"{answer.status} {dict(answer.headers)} {await answer.text()}")
+    return answers
+
+
+async def _life(deployment: Deployment, person: Person, engine: APIClient) -> list[str]:
+    """Created, running, archived, running again, failed, recovered and deleted; what is to be seen of it meanwhile."""
+    seen = []
+    workspace = await person.create("one")
+    await deployment.until_phase(workspace, Phase.RUNNING)
+    seen.append(json.dumps(engine.inspect_container(container_name(workspace))))
+    for desired in (DesiredState.ARCHIVED, DesiredState.RUNNING):
+        await person.want(workspace, desired)
+        await deployment.until_phase(workspace, Phase(desired))
+    # Not one that is missing: without a registry nobody can tell.
+    broken = await person.create("two", image="Not/A:Valid:Image")
+    row = await deployment.until_phase(broken, Phase.ERROR)
+    assert row.error_reason is ErrorReason.IMAGE_PULL_FAILED
+    told = [f"/{one}/{what}" for one in (workspace, broken) for what in ("operations", "explain")]
+    seen += [json.dumps(await person.ask("GET", f"{WORKSPACES}{path}")) for path in ("", *told)]
+    for one in (workspace, broken):
+        await person.delete(one)
+        await deployment.until_phase(one, Phase.DELETED)
+    engine.close()
+    return seen
+
+
+async def _listen(person: Person, said: list[str]) -> None:
+    async with person.client.get(f"{person.url}/api/v1/events", timeout=aiohttp.ClientTimeout(None)) as events:
+        while line := await events.content.readline():
+            said.append(line.decode())
+
+
+async def _histories(client: Client) -> Any:
+    async for execution in client.list_workflows():
+        yield f"{execution.workflow_type} {dict(execution.search_attributes)} {await execution.memo()}"
+        history = await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
+        yield history.to_json()
+        for event in history.events:
+            for payload in _payloads(event):
+                yield payload.decode(errors="replace")
+
+
+def _payloads(message: Any) -> Iterator[bytes]:
+    """The data of every payload in it, however deep: the JSON form has them in base64."""
+    if message.DESCRIPTOR.name == "Payload":
+        yield message.data
+    for _, value in message.ListFields():
+        entries = value.values() if hasattr(value, "values") else value if hasattr(value, "append") else [value]
+        for entry in entries:
+            if hasattr(entry, "DESCRIPTOR"):
+                yield from _payloads(entry)

@@ -1,0 +1,3 @@
+from tests.processes.conftest import deploy
+
+__all__ = ["deploy"]
