@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import docker
 
+from bench.following import Following, following
 from settings import load_settings
 from starter.embedded.child import Child
 from starter.embedded.progress import ConsoleProgress
@@ -33,6 +34,8 @@ class Installation:
     engine: docker.DockerClient
     image: str
     env: dict[str, str]
+    stack: Stack
+    following: Following
 
     async def create(self, desired: str = "RUNNING") -> str:
         body = {"name": f"bench-{time.monotonic_ns()}", "image_ref": self.image, "desired_state": desired}
@@ -51,54 +54,74 @@ class Installation:
             return dict(await answer.json())
 
     async def until(self, workspace: str, phase: str) -> dict[str, Any]:
-        while True:
-            found = await self.get(workspace)
-            if found["phase"] == phase and found["operation"] == "NONE":
-                return found
-            if found["phase"] == "ERROR":
-                raise RuntimeError(f"{workspace}: {found['error_reason']}")
-            await asyncio.sleep(0.01)
+        return await self.following.until(workspace, phase)
 
     async def delete(self, workspace: str) -> None:
         async with self.session.delete(f"{self.url}/api/v1/workspaces/{workspace}") as answer:
             answer.raise_for_status()
-        while True:
-            async with self.session.get(f"{self.url}/api/v1/workspaces/{workspace}") as answer:
-                if answer.status == 404:
-                    return
-            await asyncio.sleep(0.01)
+        await self.following.until_gone(workspace)
 
 
 @asynccontextmanager
 async def installed() -> AsyncIterator[Installation]:
+    """On the engine that is there, or a private one."""
+    async with services() as stack, _processes(stack, "starter.cli worker") as (env, url, session):
+        engine = docker.DockerClient(base_url=stack.env["DOCKER_HOST"])
+        built = await asyncio.to_thread(image.build, stack.env["DOCKER_HOST"], "bench")
+        async with following(session, url) as followed:
+            yield Installation(url, session, engine, built, env, stack, followed)
+
+
+@dataclass
+class Simulation:
+    """The same with an engine in the worker's memory: what codehub itself costs, and ten thousand of it."""
+
+    url: str
+    session: aiohttp.ClientSession
+    env: dict[str, str]
+    stack: Stack
+
+
+@asynccontextmanager
+async def simulated() -> AsyncIterator[Simulation]:
+    async with services("unix:///nowhere") as stack, _processes(stack, "bench.memory_worker") as (env, url, session):
+        yield Simulation(url, session, env, stack)
+
+
+@asynccontextmanager
+async def services(docker_host: str | None = None) -> AsyncIterator[Stack]:
     with tempfile.TemporaryDirectory(prefix="codehub-bench-") as folder:
         data = Path(folder)
         data.chmod(0o711)
-        config = StackConfig(data=data, search_attributes=SEARCH_ATTRIBUTES)
+        config = StackConfig(data=data, search_attributes=SEARCH_ATTRIBUTES, docker_host=docker_host)
         async with Stack(config, ConsoleProgress()) as stack:
-            port = stack.state.port("api")
-            env = {
-                **stack.env,
-                "CODEHUB_PORT": str(port),
-                "CODEHUB_ADMIN_PASSWORD": PASSWORD,
-                "LIMITS_MAX_RUNNING_PER_USER": MANY,
-                "LIMITS_MAX_RUNNING_GLOBAL": MANY,
-                "TTL_STANDBY_SECONDS": "0",
-                "TTL_ARCHIVE_SECONDS": "0",
-            }
-            load_settings(env)
-            url = f"http://127.0.0.1:{port}"
-            await stack.add(_child("worker", env, url), _child("api", env, url))
-            async with aiohttp.ClientSession(headers={"Origin": url}) as session:
-                body = {"username": "admin", "password": PASSWORD}
-                async with session.post(f"{url}/api/v1/login", json=body) as answer:
-                    answer.raise_for_status()
-                engine = docker.DockerClient(base_url=stack.env["DOCKER_HOST"])
-                built = await asyncio.to_thread(image.build, stack.env["DOCKER_HOST"], "bench")
-                yield Installation(url, session, engine, built, env)
+            yield stack
 
 
-def _child(name: str, env: dict[str, str], url: str) -> Child:
+@asynccontextmanager
+async def _processes(stack: Stack, worker: str) -> AsyncIterator[tuple[dict[str, str], str, aiohttp.ClientSession]]:
+    port = stack.state.port("api")
+    env = {
+        **stack.env,
+        "CODEHUB_PORT": str(port),
+        "CODEHUB_ADMIN_PASSWORD": PASSWORD,
+        "LIMITS_MAX_RUNNING_PER_USER": MANY,
+        "LIMITS_MAX_RUNNING_GLOBAL": MANY,
+        "TTL_STANDBY_SECONDS": "0",
+        "TTL_ARCHIVE_SECONDS": "0",
+    }
+    load_settings(env)
+    url = f"http://127.0.0.1:{port}"
+    await stack.add(_child("worker", worker, env, url), _child("api", "starter.cli api", env, url))
+    jar = aiohttp.CookieJar(unsafe=True)  # an address is no site to it
+    async with aiohttp.ClientSession(headers={"Origin": url}, cookie_jar=jar) as session:
+        body = {"username": "admin", "password": PASSWORD}
+        async with session.post(f"{url}/api/v1/login", json=body) as answer:
+            answer.raise_for_status()
+        yield env, url, session
+
+
+def _child(name: str, command: str, env: dict[str, str], url: str) -> Child:
     async def ready() -> None:
         if name == "api":
             async with aiohttp.ClientSession() as session, session.get(f"{url}/health/ready") as answer:
@@ -106,7 +129,7 @@ def _child(name: str, env: dict[str, str], url: str) -> Child:
 
     return Child(
         name=name,
-        argv=(sys.executable, "-m", "starter.cli", name),
+        argv=(sys.executable, "-m", *command.split()),
         env=env,
         ready=ready,
         ready_within=60,

@@ -19,6 +19,8 @@ class Row:
     """The most that the ratio (or, without a floor, the value) may be."""
     unit: str = "s"
     note: str = ""
+    at_least: bool = False
+    """More is better: `goal` is the least."""
 
     @property
     def value(self) -> float:
@@ -32,7 +34,14 @@ class Row:
     def met(self) -> bool | None:
         if self.goal is None:
             return None
-        return (self.ratio if self.ratio is not None else self.value) <= self.goal
+        reached = self.ratio if self.ratio is not None else self.value
+        return reached >= self.goal if self.at_least else reached <= self.goal
+
+    @property
+    def aim(self) -> str:
+        if self.goal is None:
+            return ""
+        return f"{'≥' if self.at_least else '≤'} {self.goal:g}{' ×' if self.floor else ' ' + self.unit}"
 
     def spread(self) -> str:
         return f"{min(self.ours):.3g}–{max(self.ours):.3g}"
@@ -43,9 +52,8 @@ def show(rows: Sequence[Row]) -> None:
     for row in rows:
         floor = f"{statistics.median(row.floor):.3g} {row.unit}" if row.floor else ""
         ratio = f"{row.ratio:.2f} ×" if row.ratio is not None else ""
-        goal = f"≤ {row.goal:g}{' ×' if row.floor else ' ' + row.unit}" if row.goal is not None else ""
         mark = {True: "✓", False: "✗", None: ""}[row.met]
-        table.add_row(row.name, f"{row.value:.3g} {row.unit}", row.spread(), floor, ratio, goal, mark, row.note)
+        table.add_row(row.name, f"{row.value:.3g} {row.unit}", row.spread(), floor, ratio, row.aim, mark, row.note)
     Console(width=160).print(table)
 
 

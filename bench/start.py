@@ -1,0 +1,133 @@
+"""`python -m bench.start`: where the time of one start goes, and what each part of a workspace's isolation costs."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from rich.console import Console
+from rich.table import Table
+
+from adapters.docker.config import DockerConfig
+from adapters.docker.runtime import DockerRuntime
+from adapters.docker.spec import container_spec
+from adapters.postgres.database import open_database
+from bench.installation import Installation, installed
+from domain.model import OperationId, WorkspaceId
+
+ROUNDS = 9
+LIMITS = ("Memory", "MemorySwap", "NanoCpus", "PidsLimit")
+CAPABILITIES = ("CapDrop", "SecurityOpt")
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def _without(*names: str) -> Change:
+    def change(host: dict[str, Any]) -> None:
+        for name in names:
+            del host[name]
+
+    return change
+
+
+def _plain(host: dict[str, Any]) -> None:
+    _without(*LIMITS, *CAPABILITIES, "LogConfig")(host)
+    host.update(Init=False, NetworkMode="bridge")
+
+
+VARIANTS: dict[str, Change] = {
+    "as workspaces are started": lambda _: None,
+    "without an init process": lambda host: host.update(Init=False),
+    "on Docker's default network": lambda host: host.update(NetworkMode="bridge"),
+    "without limits": _without(*LIMITS),
+    "with all capabilities": _without(*CAPABILITIES),
+    "without a home": _without("Mounts"),
+    "without any of it": _plain,
+}
+
+
+async def main() -> None:
+    async with installed() as installation:
+        parts = await _parts(installation)
+        variants = await _variants(installation)
+    _show("One start, STANDBY → RUNNING", parts)
+    _show("The engine's own start of a container", variants)
+
+
+async def _parts(installation: Installation) -> dict[str, list[float]]:
+    database = await open_database(installation.env["DATABASE_URL"], max_size=1)
+    taken: dict[str, list[float]] = {name: [] for name in ("request", "claim", "operation", "shown", "all of it")}
+    workspace = await installation.create()
+    await installation.until(workspace, "RUNNING")
+    for _ in range(ROUNDS):
+        await installation.want(workspace, "STANDBY")
+        await installation.until(workspace, "STANDBY")
+        began = time.time()
+        await installation.want(workspace, "RUNNING")
+        answered = time.time()
+        await installation.until(workspace, "RUNNING")
+        shown = time.time()
+        row = await database.fetchrow(
+            "SELECT started_at, finished_at FROM operations WHERE workspace_id = $1 ORDER BY started_at DESC LIMIT 1",
+            workspace,
+        )
+        if row is None:
+            raise RuntimeError("a start without an operation")
+        claimed, ended = row["started_at"].timestamp(), row["finished_at"].timestamp()
+        for name, seconds in (
+            ("request", answered - began),
+            ("claim", claimed - began),
+            ("operation", ended - claimed),
+            ("shown", shown - ended),
+            ("all of it", shown - began),
+        ):
+            taken[name].append(seconds)
+    await installation.delete(workspace)
+    await database.close()
+    return {
+        "request answered (the wake is sent)": taken["request"],
+        "row read by the reconcile that claims the start": taken["claim"],
+        "from there to the row read at its end": taken["operation"],
+        "from there to the event on the screen": taken["shown"],
+        "all of it": taken["all of it"],
+    }
+
+
+async def _variants(installation: Installation) -> dict[str, list[float]]:
+    runtime = DockerRuntime(DockerConfig("floor", docker_host=installation.env["DOCKER_HOST"]))
+    await runtime.ensure_network()
+    taken: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    for _ in range(ROUNDS):
+        for name, change in VARIANTS.items():
+            taken[name].append(await asyncio.to_thread(_started, installation, runtime.config, change))
+    await runtime.remove_network()
+    await runtime.close()
+    return taken
+
+
+def _started(installation: Installation, config: DockerConfig, change: Change) -> float:
+    api, workspace = installation.engine.api, WorkspaceId(str(uuid4()))
+    spec = container_spec(config, workspace, installation.image, OperationId("floor"), init=True)
+    change(spec["HostConfig"])
+    made = api.create_container_from_config(spec, f"floor-{workspace}")["Id"]  # type: ignore[no-untyped-call]
+    began = time.monotonic()
+    api.start(made)
+    taken = time.monotonic() - began
+    api.remove_container(made, force=True, v=True)
+    if any(mount["Type"] == "volume" for mount in spec["HostConfig"].get("Mounts", [])):
+        api.remove_volume(f"ws-{workspace}-home")
+    return taken
+
+
+def _show(title: str, taken: dict[str, list[float]]) -> None:
+    table = Table("what", "median, ms", "spread, ms", title=title, title_justify="left")
+    for name, seconds in taken.items():
+        values = [second * 1000 for second in seconds]
+        table.add_row(name, f"{statistics.median(values):.0f}", f"{min(values):.0f}–{max(values):.0f}")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
