@@ -1,0 +1,123 @@
+"""Every alert fires when what it is about happens, and not while all is well: told by Prometheus' own rule tester."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.debian import unpacked
+from tests.docs.test_deploy import ALERTS, rules
+
+Series = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Case:
+    at: str
+    bad: Series
+    well: Series
+    """Values per minute, as promtool writes them: `0+5x40` is 0, 5, 10 … for 40 minutes."""
+
+
+def slow(name: str, limit: str, labels: str = "") -> Case:
+    """A histogram whose observations are all above the limit, or all below."""
+    above = f'{name}_bucket{{le="{limit}"{labels}}}'
+    rest = {f'{name}_bucket{{le="{le}"{labels}}}': "0+60x40" for le in ("60", "+Inf")}
+    return Case("25m", {above: "0x40", **rest}, {above: "0+60x40", **rest})
+
+
+def gauge(name: str, bad: str, well: str, at: str) -> Case:
+    return Case(at, {name: f"{bad}x120"}, {name: f"{well}x120"})
+
+
+def counter(name: str, per_minute: int, at: str = "25m") -> Case:
+    return Case(at, {name: f"0+{per_minute}x40"}, {name: "0x40"})
+
+
+FAILED = 'codehub_operation_seconds_count{operation="STARTING",outcome="failed"}'
+DONE = 'codehub_operation_seconds_count{operation="STARTING",outcome="succeeded"}'
+SERVED = 'codehub_http_request_seconds_count{status="2xx"}'
+BROKEN = 'codehub_http_request_seconds_count{status="5xx"}'
+CASES = {
+    "CodehubDown": gauge('up{job="codehub-api"}', "0", "1", "5m"),
+    "CodehubNoLeader": gauge('codehub_leader{lock="coordinator"}', "0", "1", "5m"),
+    "CodehubDataAtRisk": gauge('codehub_workspaces_in_error{reason="DataLost"}', "1", "0", "1m"),
+    "CodehubWorkspacesInError": gauge('codehub_workspaces_in_error{reason="Timeout"}', "1", "0", "12m"),
+    "CodehubOperationsFail": Case("30m", {FAILED: "0+1x40", DONE: "0+1x40"}, {FAILED: "0x40", DONE: "0+1x40"}),
+    "CodehubOperationStuck": gauge('codehub_oldest_operation_seconds{operation="ARCHIVING"}', "3000", "100", "8m"),
+    "CodehubNobodyComes": gauge("codehub_longest_wait_seconds", "120", "5", "5m"),
+    "CodehubNodeLost": gauge("codehub_longest_silence_seconds", "100", "5", "3m"),
+    "CodehubQueueLag": slow("temporal_activity_schedule_to_start_latency_seconds", "10", ',task_queue="codehub"'),
+    "CodehubReconcileSlow": slow("codehub_reconcile_seconds", "5"),
+    "CodehubWakeSlow": slow("codehub_wake_seconds", "5"),
+    "CodehubSweepsSkipped": counter('codehub_skipped_total{loop="observer"}', 5),
+    "CodehubWakesLost": counter("codehub_wakes_rescued_total", 5),
+    "CodehubWorkflowsMissing": counter("codehub_workflows_missing_total", 1),
+    "CodehubTtlStands": Case(
+        "25m", {"codehub_ttl_tick_timestamp_seconds": "0x40"}, {"codehub_ttl_tick_timestamp_seconds": "0+60x40"}
+    ),
+    "CodehubTtlBlind": counter("codehub_ttl_standby_skipped_total", 1),
+    # Never finished: what is shown is when the database was set up, here at the beginning of all time.
+    "CodehubGcStands": Case(
+        "12h30m",
+        {"codehub_gc_finished_timestamp_seconds": "0x760"},
+        {"codehub_gc_finished_timestamp_seconds": "0+60x760"},
+    ),
+    "CodehubGcHeld": gauge("codehub_gc_held", "1", "0", "70m"),
+    "CodehubApiErrors": Case("25m", {BROKEN: "0+9x40", SERVED: "0+60x40"}, {BROKEN: "0x40", SERVED: "0+60x40"}),
+    "CodehubWorkspacesUnreachable": counter('codehub_proxy_requests_total{result="unreachable"}', 60),
+    "CodehubLoginsFail": counter("codehub_login_failures_total", 120),
+}
+
+
+def test_every_alert_is_tried() -> None:
+    assert {rule["alert"] for rule in rules()} == set(CASES)
+
+
+@pytest.fixture(scope="module")
+def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
+    found = unpacked("prometheus", "promtool", tmp_path_factory.mktemp("prometheus"))
+    if found is None:
+        pytest.skip("no promtool, and Debian's package prometheus can't be downloaded")
+    return found
+
+
+def test_prometheus_takes_the_rules(promtool: str, tmp_path: Path) -> None:
+    for path in ALERTS.parent.glob("*.yml"):
+        (tmp_path / path.name).write_text(path.read_text())
+    (tmp_path / "metrics-token").write_text("token")
+    for what, name in (("rules", "alerts.yml"), ("config", "prometheus.yml")):
+        _run([promtool, "check", what, name], tmp_path)
+
+
+def test_alerts_fire_when_they_should_and_only_then(promtool: str, tmp_path: Path) -> None:
+    (tmp_path / ALERTS.name).write_text(ALERTS.read_text())
+    tests = [_test(name, case, fires=fires) for name, case in CASES.items() for fires in (True, False)]
+    suite = {"rule_files": [ALERTS.name], "evaluation_interval": "1m", "tests": tests}
+    # JSON is YAML.
+    (tmp_path / "tests.yml").write_text(json.dumps(suite))
+    _run([promtool, "test", "rules", "tests.yml"], tmp_path)
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _test(name: str, case: Case, *, fires: bool) -> dict[str, Any]:
+    series = case.bad if fires else case.well
+    return {
+        "name": f"{name} {'fires' if fires else 'is quiet'}",
+        "interval": "1m",
+        "input_series": [{"series": one, "values": values} for one, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": f'count by (alertname) (ALERTS{{alertname="{name}",alertstate="firing"}})',
+                "eval_time": case.at,
+                "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1}] if fires else [],
+            }
+        ],
+    }

