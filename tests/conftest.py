@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import os
+import shutil
+import signal
 import sysconfig
-import tempfile
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,16 +24,52 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
+from starter.embedded.dockerd import Dockerd
 from starter.embedded.stack import Stack, StackConfig
-from tests.services import Services, ServicesProcess
+from tests.browser import chromium
+from tests.hangs import AtOnce, Hangs
+from tests.order import Order
+from tests.report import Outcomes
+from tests.services import Services, ServicesProcess, own_data
 from workflows.messages import SEARCH_ATTRIBUTES
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client
 
+    from adapters.postgres.database import Database
+    from adapters.redis.events import EventBus
+
+__all__ = ["chromium"]
+
 PROCESS = pytest.StashKey[ServicesProcess]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Started in the background: what is started from here would ignore Ctrl-C, too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.pluginmanager.register(Hangs(config))
+    config.pluginmanager.register(Order())
+    if hasattr(config, "workerinput"):
+        return
+    config.pluginmanager.register(AtOnce(config))
+    if "CODEHUB_REPORT" in os.environ:
+        config.pluginmanager.register(Outcomes())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """With no garbage collected meanwhile: before Python 3.12, both an import and a parse fail if garbage is collected
+    at the wrong moment that imports something itself (see workflows.registry).
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -85,15 +123,26 @@ def database_template(services: Services, postgres_url: str) -> str:
 @pytest.fixture
 async def database_url(postgres_url: str, database_template: str) -> AsyncIterator[str]:
     """A fresh, migrated database."""
-    async with _database(postgres_url, f'TEMPLATE "{database_template}"') as url:
+    async with own_database(postgres_url, f'TEMPLATE "{database_template}"') as url:
         yield url
 
 
 @pytest.fixture
 async def empty_database_url(postgres_url: str) -> AsyncIterator[str]:
     """A fresh database that no migration has touched."""
-    async with _database(postgres_url, "") as url:
+    async with own_database(postgres_url) as url:
         yield url
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator["Database"]:
+    """With one user, whose id is 1."""
+    from adapters.postgres.database import open_database
+
+    opened = await open_database(database_url)
+    await opened.execute("INSERT INTO users (id, username, password_hash) VALUES ($1, 'alice', '')", uuid.UUID(int=1))
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture
@@ -106,6 +155,15 @@ async def redis_url(services: Services) -> AsyncIterator[str]:
         yield url
     finally:
         await client.aclose()
+
+
+@pytest.fixture
+async def bus(redis_url: str) -> AsyncIterator["EventBus"]:
+    from adapters.redis.events import EventBus
+
+    redis: Redis = Redis.from_url(redis_url)
+    yield EventBus(redis)
+    await redis.aclose()
 
 
 @dataclass(frozen=True)
@@ -127,14 +185,20 @@ class S3:
         )
 
 
-@pytest.fixture
-async def s3(services: Services) -> AsyncIterator[S3]:
-    """A store with a bucket of the test's own."""
+@contextlib.asynccontextmanager
+async def own_bucket(services: Services) -> AsyncIterator[S3]:
     store = S3(**services.need("seaweed"), bucket=f"test-{uuid.uuid4().hex[:12]}")
     async with store.client() as client:
         await client.create_bucket(Bucket=store.bucket)
         yield store
         await _remove_bucket(client, store.bucket)
+
+
+@pytest.fixture
+async def s3(services: Services) -> AsyncIterator[S3]:
+    """A store with a bucket of the test's own."""
+    async with own_bucket(services) as store:
+        yield store
 
 
 @pytest.fixture
@@ -147,9 +211,9 @@ def temporal_address(services: Services) -> str:
     return services.need("temporal")["address"]
 
 
-@pytest.fixture
-async def temporal_client(temporal_address: str) -> AsyncIterator[Client]:
-    """A namespace of the test's own, with the search attributes. What still runs in it is ended after the test."""
+@contextlib.asynccontextmanager
+async def own_namespace(temporal_address: str) -> AsyncIterator[Client]:
+    """With the search attributes. What still runs in it is ended after the test."""
     namespace = f"test-{uuid.uuid4().hex[:12]}"
     client = await Client.connect(temporal_address, namespace=namespace)
     await client.workflow_service.register_namespace(
@@ -160,9 +224,18 @@ async def temporal_client(temporal_address: str) -> AsyncIterator[Client]:
     await _add_search_attributes(client)
     yield client
     async for schedule in await client.list_schedules():
-        await client.get_schedule_handle(schedule.id).delete()
+        # The listing is late: it names what the test itself has deleted.
+        with contextlib.suppress(RPCError):
+            await client.get_schedule_handle(schedule.id).delete()
     async for execution in client.list_workflows("ExecutionStatus = 'Running'"):
         await client.get_workflow_handle(execution.id).terminate("the test is over")
+
+
+@pytest.fixture
+async def temporal_client(temporal_address: str) -> AsyncIterator[Client]:
+    """A namespace of the test's own."""
+    async with own_namespace(temporal_address) as client:
+        yield client
 
 
 @pytest.fixture
@@ -181,6 +254,36 @@ def docker_host(services: Services) -> str:
 
 
 @pytest.fixture(scope="session")
+def iptables(docker_host: str) -> None:
+    """To look at the machine's rules. Asked for only now: the run's own engine brings it along."""
+    if os.geteuid() != 0 or shutil.which("iptables") is None:
+        pytest.skip("needs root and iptables")
+
+
+@pytest.fixture(scope="session")
+def dockerd(docker_host: str) -> None:
+    """To start engines of the test's own."""
+    if not Dockerd.installed():
+        pytest.skip("engines of its own take root on Linux and dockerd")
+
+
+@pytest.fixture
+def service_env(database_url: str, redis_url: str, s3: S3, temporal_client: Client, docker_host: str) -> dict[str, str]:
+    """The settings that lead a codehub process to the services of this test."""
+    return {
+        "DATABASE_URL": database_url,
+        "REDIS_URL": redis_url,
+        "S3_ENDPOINT": s3.endpoint,
+        "S3_ACCESS_KEY": s3.access_key,
+        "S3_SECRET_KEY": s3.secret_key,
+        "S3_BUCKET": s3.bucket,
+        "TEMPORAL_ADDRESS": temporal_client.service_client.config.target_host,
+        "TEMPORAL_NAMESPACE": temporal_client.namespace,
+        "DOCKER_HOST": docker_host,
+    }
+
+
+@pytest.fixture(scope="session")
 def test_image(services: Services) -> str:
     """busybox's httpd on port 8080, serving /home/coder as user 1000; /cgi-bin/{env,echo,put}."""
     return services.need("image")["name"]
@@ -190,11 +293,18 @@ OwnServices = Callable[..., Awaitable[Stack]]
 
 
 @pytest.fixture
-async def own_services() -> AsyncIterator[OwnServices]:
+async def own_services(services: Services) -> AsyncIterator[OwnServices]:
     """For tests that take services down: `stack = await own_services("postgres", "temporal")` starts these for this
     test alone. Addresses are in `stack.env`; `stack.supervisor` has `pid` (to kill: it comes back by itself on the
     same port, see `ready`), `pause` (stays down) and `resume`.
     """
+    async with own_stacks(services) as start:
+        yield start
+
+
+@contextlib.asynccontextmanager
+async def own_stacks(services: Services) -> AsyncIterator[OwnServices]:
+    """They live in the loop of whoever enters this."""
     named = {
         "postgres": "database_url",
         "valkey": "redis_url",
@@ -205,8 +315,7 @@ async def own_services() -> AsyncIterator[OwnServices]:
     async with contextlib.AsyncExitStack() as opened:
 
         async def start(*names: str) -> Stack:
-            data = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="codehub-data-")))
-            os.chmod(data, 0o711)
+            data = opened.enter_context(own_data(services.root))
             others: dict[str, Any] = {option: "unused:" for name, option in named.items() if name not in names}
             config = dataclasses.replace(StackConfig(data=data, search_attributes=SEARCH_ATTRIBUTES), **others)
             return await opened.enter_async_context(Stack(config))
@@ -233,7 +342,7 @@ async def _on(url: str, statement: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _database(server: str, options: str) -> AsyncIterator[str]:
+async def own_database(server: str, options: str = "") -> AsyncIterator[str]:
     name = f"test_{uuid.uuid4().hex[:12]}"
     await _on(server, f'CREATE DATABASE "{name}" {options}')
     try:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,15 @@ from starter.embedded.supervisor import Supervisor
 from starter.embedded.temporal import Temporal
 from starter.embedded.valkey import Valkey
 from tests.embedded import image
+from tests.leftovers import Traces, remove_rules
 from workflows.messages import SEARCH_ATTRIBUTES
 
 PREFIX = "codehub-test-"
+OWN_PREFIX = "own-"
 START_SECONDS = 20.0
 ANSWER_SECONDS = 600.0
-END_SECONDS = 30.0
+END_SECONDS = 120.0
+"""The engine may have an IDE's image to remove."""
 
 
 class Services:
@@ -87,7 +90,13 @@ class ServicesProcess:
                 start_new_session=True,
             )
 
+    def kill(self) -> None:
+        """As when the whole run is killed: the next one clears up."""
+        self._process.kill()
+        self._process.communicate()
+
     def end(self) -> None:
+        traces = Traces.of(self.root)
         assert self._process.stdin
         self._process.stdin.close()
         try:
@@ -95,19 +104,49 @@ class ServicesProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        words = ""
         if self.root.exists():
             words = (self.root / "services.log").read_text(encoding="utf-8", errors="replace")[-2000:]
             remove_root(self.root)
-            raise RuntimeError(f"The service process did not end well (code {self._process.returncode}): {words}")
+        left = traces.left_in_the_end()
+        if words or left:
+            raise RuntimeError(
+                f"The service process did not end well (code {self._process.returncode}): {words}\n"
+                f"Left on the machine: {left}"
+            )
 
 
 def remove_root(root: Path) -> None:
-    """End and remove what a killed run left below its root."""
-    if (root / "run").exists():
-        end_leftovers(root / "run")
+    """End and remove what a killed run left below its root, and what its engines left on the machine."""
+    for data in (root, *root.glob(f"{OWN_PREFIX}*")):
+        clear_data(data)
     end_containers(root)
     unmount_below(root)
     shutil.rmtree(root, ignore_errors=True)
+    remove_rules(root.name.removeprefix("codehub-"))
+
+
+@contextlib.contextmanager
+def own_data(root: Path) -> Iterator[Path]:
+    """A data directory of one test alone. Inside the run's folder: what a killed run leaves of it is found there."""
+    with tempfile.TemporaryDirectory(prefix=OWN_PREFIX, dir=root) as folder:
+        data = Path(folder)
+        data.chmod(0o711)
+        try:
+            yield data
+        finally:
+            clear_data(data)
+            unmount_below(data)
+
+
+def clear_data(data: Path) -> None:
+    """End what a killed `up` left running there, and remove what it left elsewhere on the machine."""
+    if (data / "run").exists():
+        end_leftovers(data / "run")
+    if (data / "docker").exists():
+        Dockerd.from_state(data, State(data)).clear()
+    if (data / "seaweed").exists():
+        Seaweed.from_state(data, State(data), "codehub").clear()
 
 
 class _Host:

@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import pytest
 from temporalio.client import Client
@@ -14,7 +15,8 @@ from tests.integration.system import System, system
 
 @pytest.fixture
 async def docker_runtime(docker_host: str, installation: str) -> AsyncIterator[DockerRuntime]:
-    runtime = DockerRuntime(DockerConfig(installation, docker_host=docker_host, stop_grace_seconds=2))
+    own = f"{installation}-{uuid4().hex[:8]}"
+    runtime = DockerRuntime(DockerConfig(own, docker_host=docker_host, stop_grace_seconds=2))
     yield runtime
     for workspace_id in await runtime.observe_all():
         await runtime.stop(workspace_id)

@@ -12,13 +12,16 @@ from redis.asyncio import Redis
 from temporalio.client import Client
 
 from activities.attempt import Actuator
+from activities.bucket import Bucket
 from activities.operate import Operator
+from activities.places import transfer_places
 from activities.reconcile import Reconciler
 from activities.resources import ResourceActuators
 from activities.transfer import Transfers
 from adapters.homes import Homes
 from adapters.postgres.database import Database, open_database
 from adapters.postgres.desired_state import DesiredStates
+from adapters.postgres.installation import installation_id
 from adapters.postgres.workspaces import WorkspaceStore
 from adapters.redis.events import EventBus
 from adapters.runtime import Runtime
@@ -124,16 +127,23 @@ async def system(
         stack.push_async_callback(database.close)
         store = WorkspaceStore(database)
         reconciler = Reconciler(
-            store, runtime, archives or NoArchives(), timeouts=settings.timeouts, pace=pace(settings)
+            store,
+            runtime,
+            archives or NoArchives(),
+            timeouts=settings.timeouts,
+            pace=pace(settings),
+            max_retries=settings.reconciler_max_retries,
         )
         acts = actuators(runtime) if actuators else ResourceActuators(runtime).by_operation()
         if archives and homes:
-            transfers = Transfers(store, asyncio.Semaphore(4), stall_seconds=settings.archive_stall_seconds)
-            acts = {**all_actuators(runtime, homes, archives, transfers), **(actuators(runtime) if actuators else {})}
+            transfers = Transfers(store, stall_seconds=settings.archive_stall_seconds)
+            bucket = Bucket(archives, await installation_id(database))
+            acts = {**all_actuators(runtime, homes, bucket, transfers), **(actuators(runtime) if actuators else {})}
         operator = Operator(
             reconciler,
             acts,
             timedelta(seconds=settings.reconciler_retry_backoff),
+            places=transfer_places(settings.archive_max_transfers),
         )
         redis: Redis = Redis.from_url(redis_url)
         stack.push_async_callback(redis.aclose)

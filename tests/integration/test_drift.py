@@ -5,13 +5,17 @@ import time
 
 import docker
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 
 from adapters.docker.runtime import DockerRuntime
 from adapters.memory.runtime import MemoryRuntime
-from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase
+from adapters.postgres.attention import Attention
+from coordinator.census import Census
+from coordinator.observer import Observer
+from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase, WorkspaceId
 from domain.naming import container_name, volume_name, workflow_id
 from settings import Settings
+from tests.embedded.up import until
 from tests.integration.system import System, system
 
 
@@ -75,8 +79,51 @@ async def test_a_volume_that_vanished_is_data_lost_and_never_an_empty_home(
     await on_docker.until_phase(workspace, Phase.STANDBY)
 
 
-async def test_a_missing_workflow_heals(in_memory: System, temporal_client: Client) -> None:
-    """A workflow that was terminated is started again by the sweep when it is needed."""
+async def test_the_sweep_wakes_only_what_drifted(temporal_client: Client, database_url: str) -> None:
+    """Of three that are at rest, the one whose container went; once it is back, none."""
+    runtime = MemoryRuntime()
+    async with system(temporal_client, database_url, runtime, "image", coordinator=False) as running:
+        workspaces = [await running.create() for _ in range(3)]
+        asleep = await running.create(DesiredState.STANDBY)
+        for workspace in workspaces:
+            await running.until_phase(workspace, Phase.RUNNING)
+        await running.until_phase(asleep, Phase.STANDBY)
+        observer = Observer("local", Attention(running.parts.database), runtime, running.waker)
+        assert await observer.sweep() == []
+        drifted = workspaces[1]
+        runtime._containers.pop(drifted)  # no event
+        assert await observer.sweep() == [drifted]
+        await until(lambda: drifted in runtime._containers)
+        await running.until_phase(drifted, Phase.RUNNING)
+        assert await observer.sweep() == []
+
+
+async def test_a_workflow_that_is_missing_is_started_again(in_memory: System, temporal_client: Client) -> None:
+    """Of a workspace at rest, which nobody asks anything of: a count that stays too low leads to it."""
+    kept, lost = [await in_memory.create() for _ in range(2)]
+    for workspace in (kept, lost):
+        await in_memory.until_phase(workspace, Phase.RUNNING)
+    ended = temporal_client.get_workflow_handle(workflow_id(lost))
+    before = {workspace: await _run_of(temporal_client, workspace) for workspace in (kept, lost)}
+    await ended.terminate()
+    # The system's own counts once a minute.
+    census = Census(Attention(in_memory.parts.database), temporal_client, in_memory.waker, interval=0.2)
+    counting = asyncio.create_task(census.run())
+    try:
+        async with asyncio.timeout(30):
+            while (await ended.describe()).status is not WorkflowExecutionStatus.RUNNING:
+                await asyncio.sleep(0.05)
+    finally:
+        counting.cancel()
+    assert await _run_of(temporal_client, lost) != before[lost]
+    assert await _run_of(temporal_client, kept) == before[kept]
+    assert (await in_memory.row(lost)).phase is Phase.RUNNING
+
+
+async def test_a_workflow_that_is_missing_is_started_when_it_is_needed(
+    in_memory: System, temporal_client: Client
+) -> None:
+    """By the wake itself: long before anybody counts."""
     workspace = await in_memory.create()
     await in_memory.until_phase(workspace, Phase.RUNNING)
     await temporal_client.get_workflow_handle(workflow_id(workspace)).terminate()
@@ -119,3 +166,7 @@ async def test_leftovers_of_a_deleted_workspace_are_removed(in_memory: System) -
     while not (await in_memory.runtime.observe(workspace, probe=False)).gone:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
+
+
+async def _run_of(client: Client, workspace: WorkspaceId) -> str | None:
+    return (await client.get_workflow_handle(workflow_id(workspace)).describe()).run_id

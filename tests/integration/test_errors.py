@@ -1,26 +1,50 @@
 """Failures of operations: counted while retried, final in one step, left only by a person (SPEC 6)."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
+from docker import APIClient
 from temporalio.client import Client
 
 from activities.attempt import Actuator, Attempt
 from activities.resources import ResourceActuators
+from adapters.docker.runtime import DockerRuntime
 from adapters.memory.runtime import MemoryRuntime
 from adapters.runtime import Runtime
 from domain.errors import ActionFailed
-from domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace
+from domain.model import DesiredState, ErrorReason, Operation, Phase
 from settings import Settings
+from tests.adapters.docker_registry import registry
+from tests.embedded import image
 from tests.integration.system import System, system
 
 Actuators = Callable[[Runtime], Mapping[Operation, Actuator]]
 
 
+@contextmanager
+def engine(docker_host: str) -> Iterator[APIClient]:
+    """As a person sees it."""
+    with closing(APIClient(docker_host, timeout=60)) as api:
+        yield api
+
+
 def starting(start: Actuator) -> Actuators:
     """The real actuators, but for STARTING."""
     return lambda runtime: {**ResourceActuators(runtime).by_operation(), Operation.STARTING: start}
+
+
+def noting(seen: list[int], start: Actuator) -> Actuator:
+    """The same, and on the way what error_count the row shows as each attempt begins: a look from outside can miss
+    one on a busy machine."""
+
+    async def note(attempt: Attempt) -> None:
+        seen.append(attempt.workspace.error_count)
+        await start(attempt)
+
+    return note
 
 
 async def test_each_failed_attempt_shows_and_the_third_is_an_error(temporal_client: Client, database_url: str) -> None:
@@ -30,24 +54,71 @@ async def test_each_failed_attempt_shows_and_the_third_is_an_error(temporal_clie
     async def start(_: Attempt) -> None:
         raise ActionFailed("the engine said no")
 
-    settings = Settings(reconciler_retry_backoff=0.3)
-    async with system(
-        temporal_client, database_url, MemoryRuntime(), "image", actuators=starting(start), settings=settings
-    ) as running:
+    noted = starting(noting(seen, start))
+    async with system(temporal_client, database_url, MemoryRuntime(), "image", actuators=noted) as running:
         workspace = await running.create()
-
-        def note(ws: Workspace) -> bool:
-            if ws.operation is Operation.STARTING and (not seen or seen[-1] != ws.error_count):
-                seen.append(ws.error_count)
-            return ws.phase is Phase.ERROR
-
-        row = await running.until(workspace, note)
-        assert seen[:3] == [0, 1, 2]
+        row = await running.until_phase(workspace, Phase.ERROR)
+        assert seen == [0, 1, 2]
         assert (row.error_reason, row.error_count, row.operation) == (ErrorReason.ACTION_FAILED, 3, Operation.NONE)
         (logged,) = await running.parts.database.fetch(
             "SELECT outcome, attempts, error_message FROM operations WHERE operation = 'STARTING'"
         )
         assert tuple(logged) == ("FAILED", 3, "the engine said no")
+
+
+@pytest.mark.docker
+async def test_an_image_that_exits_is_started_thrice(
+    temporal_client: Client, database_url: str, docker_runtime: DockerRuntime, docker_host: str, installation: str
+) -> None:
+    """The same on a real engine: its container is gone before its port answers, each time."""
+    seen: list[int] = []
+    noted = starting(noting(seen, ResourceActuators(docker_runtime).start))
+    name = image.build(docker_host, f"{installation}-exits", ("/bin/false",))
+    try:
+        async with system(temporal_client, database_url, docker_runtime, name, actuators=noted) as running:
+            workspace = await running.create()
+            row = await running.until_phase(workspace, Phase.ERROR, seconds=60)
+    finally:
+        with engine(docker_host) as api:
+            api.remove_image(name, force=True)
+    assert seen == [0, 1, 2]
+    assert (row.error_reason, row.error_count, row.operation) == (ErrorReason.ACTION_FAILED, 3, Operation.NONE)
+
+
+@pytest.mark.docker
+async def test_an_image_that_is_not_there_and_then_is(
+    on_docker: System, docker_host: str, test_image: str, tmp_path: Path
+) -> None:
+    """A real registry says that there is none: ERROR at once. It is pushed, and recover is all it takes."""
+    with registry(tmp_path) as address, engine(docker_host) as api:
+        name = f"{address}/ide"
+        workspace = await on_docker.create(image=f"{name}:1")
+        row = await on_docker.until_phase(workspace, Phase.ERROR)
+        assert (row.error_reason, row.error_count) == (ErrorReason.IMAGE_PULL_FAILED, 1)
+        api.tag(test_image, name, "1")
+        assert "error" not in await asyncio.to_thread(api.push, name, "1")
+        # Of this engine's own, nothing is left: it has to be pulled.
+        api.remove_image(f"{name}:1")
+        await on_docker.recover(workspace)
+        row = await on_docker.until_phase(workspace, Phase.RUNNING)
+        assert (row.error_reason, row.error_count) == (None, 0)
+        await on_docker.delete(workspace)
+        await on_docker.until_phase(workspace, Phase.DELETED)
+        api.remove_image(f"{name}:1", force=True)
+
+
+async def test_how_often_it_is_tried_is_a_setting(temporal_client: Client, database_url: str) -> None:
+    """With RECONCILER_MAX_RETRIES=1 the first failure is the last, and error_count says so."""
+
+    async def start(_: Attempt) -> None:
+        raise ActionFailed("the engine said no")
+
+    settings = Settings(reconciler_max_retries=1)
+    async with system(
+        temporal_client, database_url, MemoryRuntime(), "image", actuators=starting(start), settings=settings
+    ) as running:
+        row = await running.until_phase(await running.create(), Phase.ERROR)
+        assert (row.error_reason, row.error_count) == (ErrorReason.ACTION_FAILED, 1)
 
 
 async def test_recover_goes_on_towards_the_desired_state(temporal_client: Client, database_url: str) -> None:

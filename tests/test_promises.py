@@ -1,0 +1,66 @@
+"""tests/PROMISES.md tells the truth: every promise has tests that exist, and a mistake that one of them finds."""
+
+import ast
+import functools
+from pathlib import Path
+
+import pytest
+
+from tests.mutations.table import MUTATIONS, Mutation
+from tests.report import mapped
+
+ROOT = Path(__file__).parents[1]
+PROMISES = {number: (title, tests) for number, title, tests in mapped()}
+
+
+def test_all_thirty_eight_are_there() -> None:
+    """In order, and each once."""
+    assert [number for number, _, _ in mapped()] == list(range(1, 39))
+
+
+@pytest.mark.parametrize("number", PROMISES)
+def test_each_has_tests_that_exist(number: int) -> None:
+    _, tests = PROMISES[number]
+    assert tests
+    for test in tests:
+        file, _, name = test.partition("::")
+        assert name in names_in(file), f"{test} does not exist"
+
+
+@pytest.mark.parametrize("number", PROMISES)
+def test_each_says_how_much_is_run(number: int) -> None:
+    """A count below the promised one is stated, with where the full one runs."""
+    text = (ROOT / "tests" / "PROMISES.md").read_text(encoding="utf-8")
+    section = text.partition(f"\n### {number}. ")[2].partition("\n###")[0]
+    assert "\nCI: " in section
+    assert " Full: " in section
+    full = [test for test in PROMISES[number][1] if is_full(test)]
+    assert not full or "Full: the same." not in section, f"{full} run only in full: say what the full count is"
+
+
+def test_each_has_a_mistake() -> None:
+    assert sorted({mutation.promise for mutation in MUTATIONS}) == list(range(1, 39))
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: str(mutation.promise))
+def test_the_mistake_can_be_made(mutation: Mutation) -> None:
+    """Its place is still there, once, and the test that finds it is one that CI runs."""
+    source = (ROOT / mutation.file).read_text(encoding="utf-8")
+    assert source.count(mutation.old) == 1, f"{mutation.file} has changed: mend tests/mutations/table.py"
+    ast.parse(source.replace(mutation.old, mutation.new))
+    file, _, name = mutation.test.partition("::")
+    assert name in names_in(file)
+
+
+@functools.cache
+def names_in(file: str) -> dict[str, ast.AST]:
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {node.name: node for node in functions if node.name.startswith("test_")}
+
+
+def is_full(test: str) -> bool:
+    file, _, name = test.partition("::")
+    node = names_in(file)[name]
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    return any(ast.unparse(decorator) == "pytest.mark.full" for decorator in node.decorator_list)
