@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from temporalio.client import Client
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 
@@ -38,8 +39,9 @@ async def replay_running(client: Client, types: list[type] | None = None) -> Asy
                 # It ended between the listing and now.
                 continue
             raise
-        result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
-        failure = result.replay_failure
+        failure = None
+        if has_begun(history):
+            failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
         yield Replayed(
             execution.id,
             execution.run_id,
@@ -47,3 +49,11 @@ async def replay_running(client: Client, types: list[type] | None = None) -> Asy
             len(history.events),
             f"{type(failure).__name__}: {failure}" if failure else None,
         )
+
+
+def has_begun(history: WorkflowHistory) -> bool:
+    """Whether the workflow's code has run yet: a run that was just continued may wait a second for its first task.
+
+    Where it has not, there is nothing to replay, and the replayer would wait for it forever.
+    """
+    return any(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED for event in history.events)

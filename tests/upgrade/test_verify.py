@@ -1,10 +1,13 @@
 """`codehub worker --verify`: which live workspaces a version could not go on with, before it runs."""
 
+import asyncio
+from datetime import timedelta
+
 import pytest
 import typer
 from temporalio.client import Client
 
-from domain.model import Phase
+from domain.model import Phase, WorkspaceId
 from domain.naming import workflow_id
 from settings import Settings
 from starter.commands import replaying
@@ -13,7 +16,9 @@ from tests.integration.conftest import in_memory
 from tests.integration.system import System
 from tests.upgrade.changed import ChangedWorkflow
 from workflows import verify
+from workflows.messages import TASK_QUEUE, WorkspaceInput
 from workflows.verify import replay_running
+from workflows.workspace import WorkspaceWorkflow
 
 __all__ = ["in_memory"]
 
@@ -47,6 +52,24 @@ async def test_live_histories_are_replayed(
     for workspace in workspaces:
         await in_memory.delete(workspace)
         await in_memory.until_phase(workspace, Phase.DELETED)
+
+
+async def test_a_run_that_has_not_begun_is_no_obstacle(in_memory: System, temporal_client: Client) -> None:
+    """Its history has one event only, which can't be replayed."""
+    handle = await temporal_client.start_workflow(
+        WorkspaceWorkflow.run,
+        WorkspaceInput(WorkspaceId("later")),
+        id=workflow_id(WorkspaceId("later")),
+        task_queue=TASK_QUEUE,
+        start_delay=timedelta(hours=1),
+    )
+    try:
+        async with asyncio.timeout(60):
+            while not (found := [one async for one in replay_running(temporal_client)]):
+                await asyncio.sleep(0.1)
+        assert [(one.workflow_id, one.events, one.error) for one in found] == [(handle.id, 1, None)]
+    finally:
+        await handle.terminate()
 
 
 async def test_a_temporal_that_is_away_verifies_nothing() -> None:

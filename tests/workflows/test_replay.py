@@ -22,9 +22,10 @@ from domain.model import DesiredState, Operation, Phase, WorkspaceId
 from domain.naming import workflow_id
 from settings import Settings
 from tests.integration.system import System, system
-from tests.workflows.script import GONE, Script, run_step
+from tests.workflows.script import GONE, LOST_AFTER, Script, run_step
 from workflows.messages import TASK_QUEUE, Step, WorkspaceInput
 from workflows.registry import workflow_runner
+from workflows.verify import has_begun
 from workflows.workspace import WorkspaceWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -68,7 +69,10 @@ async def start(temporal_client: Client, database_url: str) -> AsyncIterator[Cal
 
 async def check(client: Client, workspace: str, name: str, run: str | None = None) -> None:
     handle = client.get_workflow_handle(workflow_id(workspace), run_id=run)  # type: ignore[arg-type]
-    history = await handle.fetch_history()
+    async with asyncio.timeout(60):
+        # The server makes a run that was continued twice within a second wait for its first task.
+        while not has_begun(history := await handle.fetch_history()):
+            await asyncio.sleep(0.1)
     await replayer().replay_workflow(history)
     if os.environ.get("RECORD"):
         HISTORIES.mkdir(exist_ok=True)
@@ -148,11 +152,14 @@ async def test_a_run_that_is_continued(start: Callable[..., object], temporal_cl
     )
     await running.until_phase(workspace, Phase.RUNNING)
     latest = temporal_client.get_workflow_handle(handle.id)
-    async with asyncio.timeout(30):
+    pause = 0.3
+    async with asyncio.timeout(60):
         while (await latest.describe()).run_id == handle.first_execution_run_id:
-            await running.waker.wake(workspace)
-            # The server takes no continue-as-new while there are signals that the workflow has not seen.
-            await asyncio.sleep(0.3)
+            await running.wake(workspace)
+            # The server takes no continue-as-new while there are signals that the workflow has not seen: however slow
+            # this machine is, the pause is long enough in the end.
+            await asyncio.sleep(pause)
+            pause *= 1.3
     await running.want(workspace, DesiredState.STANDBY)
     await running.until_phase(workspace, Phase.STANDBY)
     await check(temporal_client, workspace, "continuing", handle.first_execution_run_id)
@@ -167,7 +174,7 @@ async def test_an_operation_that_lost_its_worker(temporal_client: Client) -> Non
             await asyncio.Event().wait()
         return GONE
 
-    script = Script([run_step(timeout=3)], operate)
+    script = Script([run_step(timeout=3, heartbeat=LOST_AFTER)], operate)
     workspace = WorkspaceId("lost")
     async with script.worker(temporal_client, TASK_QUEUE):
         await temporal_client.execute_workflow(
