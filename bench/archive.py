@@ -3,15 +3,19 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from boto3.s3.transfer import TransferConfig  # type: ignore[import-untyped]
 
 from adapters.s3.client import S3Config, open_client
 from bench.installation import Installation
 from bench.row import Row
+
+if TYPE_CHECKING:
+    from types_aiobotocore_s3.client import S3Client
 
 MIB = 1024 * 1024
 FULL = "BENCH_FULL"
@@ -106,11 +110,11 @@ async def _archived(installation: Installation, workspace: str) -> tuple[float, 
 
 
 async def _go(installation: Installation, workspace: str, desired: str) -> float:
-    await _quiet()
-    began = time.monotonic()
-    await installation.want(workspace, desired)
-    await installation.until(workspace, desired)
-    return time.monotonic() - began
+    async def gone() -> None:
+        await installation.want(workspace, desired)
+        await installation.until(workspace, desired)
+
+    return await _timed(gone())
 
 
 def _home(installation: Installation, workspace: str) -> Path:
@@ -123,39 +127,55 @@ async def _quiet() -> None:
 
 
 async def _floor(installation: Installation, home: Path) -> Floor:
-    """Plain tools, piped into and out of the store. Nothing is verified."""
+    """Plain tools, piped into and out of the store. Nothing is verified.
+
+    In the order of ours, a removal before the extraction: ext4 is slow to make files where many have just been removed.
+    """
     env = installation.env
     keys = (env["S3_ENDPOINT"], env["S3_ACCESS_KEY"], env["S3_BUCKET"], env["S3_SECRET_KEY"])
     # Its client tries less hard than ours: a store that is slow for a moment must not end the run.
     config = S3Config(*keys, timeout=300)
     target = home.parent / "floor"
-    target.mkdir()
+    await _ended(await _shell(f"cp -a {home} {target}"))
     async with open_client(config) as client:
-        await _quiet()
-        began = time.monotonic()
-        packing = await _shell(f"tar -C {home} -c . | zstd -T0 -3 -q", stdout=asyncio.subprocess.PIPE)
-        assert packing.stdout is not None
-        transfer = TransferConfig(multipart_chunksize=16 * MIB, multipart_threshold=16 * MIB)
-        await client.upload_fileobj(packing.stdout, config.bucket, "floor", Config=transfer)  # type: ignore[arg-type]
-        await _ended(packing)
-        upload = time.monotonic() - began
-        await _quiet()
-        began = time.monotonic()
-        unpacking = await _shell(f"zstd -dq | tar -C {target} -xp", stdin=asyncio.subprocess.PIPE)
-        assert unpacking.stdin is not None
-        answer = await client.get_object(Bucket=config.bucket, Key="floor")
-        async with answer["Body"] as body:
-            while chunk := await body.content.read(MIB):
-                unpacking.stdin.write(chunk)
-                await unpacking.stdin.drain()
-        unpacking.stdin.close()
-        await _ended(unpacking)
-        download = time.monotonic() - began
+        upload = await _timed(_up(client, config.bucket, target))
+        removal = await _timed(_removed(target))
+        target.mkdir()
+        download = await _timed(_down(client, config.bucket, target))
         await client.delete_object(Bucket=config.bucket, Key="floor")
+    await _removed(target)
+    return Floor(upload, download, removal)
+
+
+async def _timed(work: Awaitable[None]) -> float:
     await _quiet()
     began = time.monotonic()
-    await _ended(await _shell(f"rm -rf {target}"))
-    return Floor(upload, download, time.monotonic() - began)
+    await work
+    return time.monotonic() - began
+
+
+async def _up(client: "S3Client", bucket: str, home: Path) -> None:
+    packing = await _shell(f"tar -C {home} -c . | zstd -T0 -3 -q", stdout=asyncio.subprocess.PIPE)
+    assert packing.stdout is not None
+    transfer = TransferConfig(multipart_chunksize=16 * MIB, multipart_threshold=16 * MIB)
+    await client.upload_fileobj(packing.stdout, bucket, "floor", Config=transfer)  # type: ignore[arg-type]
+    await _ended(packing)
+
+
+async def _down(client: "S3Client", bucket: str, home: Path) -> None:
+    unpacking = await _shell(f"zstd -dq | tar -C {home} -xp", stdin=asyncio.subprocess.PIPE)
+    assert unpacking.stdin is not None
+    answer = await client.get_object(Bucket=bucket, Key="floor")
+    async with answer["Body"] as body:
+        while chunk := await body.content.read(MIB):
+            unpacking.stdin.write(chunk)
+            await unpacking.stdin.drain()
+    unpacking.stdin.close()
+    await _ended(unpacking)
+
+
+async def _removed(folder: Path) -> None:
+    await _ended(await _shell(f"rm -rf {folder}"))
 
 
 async def _shell(command: str, **pipes: int) -> asyncio.subprocess.Process:
