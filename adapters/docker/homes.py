@@ -14,7 +14,9 @@ import tarfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -29,7 +31,7 @@ from adapters.docker.engine import Engine
 from adapters.docker.enginetar import EngineTar
 from adapters.docker.failures import Conflict, NoImage, NotThere
 from adapters.docker.labels import ROLE, Labels, Role
-from adapters.docker.volumes import Home, Volumes, foreign
+from adapters.docker.volumes import ForeignVolume, Home, Volumes, foreign
 from adapters.homes import HomeSink, HomeStream
 from adapters.transfer.proctar import ProcessTar
 from adapters.transfer.proctree import CantEnter, ProcessTree
@@ -76,7 +78,17 @@ class DockerHomes:
         await fence()
         if await self._volume(workspace_id) not in {seen, None}:
             raise ActionFailed(f"Volume {volume_name(workspace_id)} is not the one that was to be removed")
-        await self.volumes.remove(workspace_id)
+        await self.discard(workspace_id)
+
+    async def discard(self, workspace_id: WorkspaceId) -> None:
+        """The volume goes, unless it is somebody else's."""
+        try:
+            await self.volumes.remove(workspace_id)
+        except ForeignVolume:
+            if not await self._is_unfinished(workspace_id):
+                raise
+            log.warning("unfinished_volume_removed", workspace_id=workspace_id)
+            await self.volumes.discard(workspace_id)
 
     async def renew(self, workspace_id: WorkspaceId, op_id: OperationId, fence: Fence) -> None:
         await self.remove(workspace_id, fence)
@@ -150,6 +162,19 @@ class DockerHomes:
             return None
         return f"{found.get('CreatedAt')} {sorted((found.get('Labels') or {}).items())}"
 
+    async def _is_unfinished(self, workspace_id: WorkspaceId) -> bool:
+        """An engine that is killed while it makes a volume keeps the directory and forgets the labels, so that it is
+        nobody's. What has anything in it was made by somebody."""
+        found = await self.engine.look(lambda api: api.inspect_volume(volume_name(workspace_id)))
+        if found.get("Labels") or found.get("Options") or found.get("Driver") != "local":
+            return False
+        directory = await self._directory(workspace_id) if self.direct else None
+        if directory is not None:
+            return await self.engine.compute(lambda: not any(directory.iterdir()))
+        async with self._io(workspace_id, OperationId("look")) as container:
+            with await self.engine.transfer(lambda api: EngineTar(api, container, f"/{TOP}", self.engine.where)) as tar:
+                return await self.engine.compute(lambda: _holds_nothing(tar))
+
     async def _removed(self, container: str) -> None:
         with suppress(ActionFailed):
             await self.containers.remove(container)
@@ -221,6 +246,14 @@ def _readable(directory: Path) -> Path | None:
     except OSError:
         return None
     return directory
+
+
+def _holds_nothing(tar: Iterable[bytes]) -> bool:
+    """But its top."""
+    chunks = iter(tar)
+    stream: Any = SimpleNamespace(read=lambda _: next(chunks, b""))
+    with tarfile.open(fileobj=stream, mode="r|") as opened:
+        return len(list(islice(opened, 2))) == 1
 
 
 def _import_image(api: APIClient) -> None:

@@ -15,7 +15,7 @@ from adapters.docker.images import Images
 from adapters.docker.network import Network
 from adapters.docker.readiness import answers
 from adapters.docker.starting import Starting
-from adapters.docker.volumes import Home, Volumes, foreign
+from adapters.docker.volumes import Home, Volumes
 from domain.errors import ActionFailed, WorkspaceError
 from domain.model import OperationId, WorkspaceId
 from domain.naming import volume_name
@@ -80,7 +80,8 @@ class DockerRuntime:
             await self._volumes.remove(workspace_id)
             home = await self._volumes.create(workspace_id, op_id)
         if home is Home.FOREIGN:
-            raise foreign(workspace_id)
+            await self.homes().discard(workspace_id)
+            home = await self._volumes.create(workspace_id, op_id)
         if home is not Home.OURS:
             raise ActionFailed(f"Volume {volume_name(workspace_id)} is being used by another start")
 
@@ -95,7 +96,7 @@ class DockerRuntime:
     async def remove_volume(self, workspace_id: WorkspaceId) -> None:
         # A worker that was killed in a transfer has left its container, which holds the volume.
         await self.homes().cut_off(workspace_id)
-        await self._volumes.remove(workspace_id)
+        await self.homes().discard(workspace_id)
 
     def homes(self, *, direct: bool = True) -> DockerHomes:
         """What is inside the volumes."""

@@ -24,6 +24,10 @@ SLOWEST_POLL = 0.2
 LOOK_EVERY = 0.25
 SLOW_ANSWER = 5.0
 BAD_REFERENCE = "invalid reference format"
+NO_RULE = "iptables failed"
+FILTER_SECONDS = 5.0
+"""How long the engine may be kept from its packet filter: another engine that starts on the machine, or a firewall that
+is being reloaded, takes its chains away for a moment."""
 
 
 class Starting:
@@ -43,9 +47,16 @@ class Starting:
 
     async def start(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> None:
         clock = asyncio.get_running_loop().time
-        until, pause = clock() + SETTLE_SECONDS, FIRST_POLL
+        until, pause, patience = clock() + SETTLE_SECONDS, FIRST_POLL, 0.0
         while clock() < until:
-            running = await self._round(workspace_id, image_ref, op_id)
+            try:
+                running = await self._round(workspace_id, image_ref, op_id)
+            except ActionFailed as error:
+                patience = patience or clock() + FILTER_SECONDS
+                if NO_RULE not in str(error) or clock() > patience:
+                    raise
+                log.warning("container_start_again", workspace_id=workspace_id, reason=str(error))
+                running = None
             if running is not None:
                 await self._until_ready(workspace_id, running)
                 return

@@ -29,6 +29,10 @@ class Home(StrEnum):
     FOREIGN = "FOREIGN"
 
 
+class ForeignVolume(ActionFailed):
+    """Somebody else's, or nobody's: see `DockerHomes.discard`."""
+
+
 class Volumes:
     def __init__(self, engine: Engine, config: DockerConfig) -> None:
         self._engine = engine
@@ -66,12 +70,16 @@ class Volumes:
         return home if home is not Home.FOREIGN else await self.look(workspace_id)
 
     async def remove(self, workspace_id: WorkspaceId) -> None:
-        name = volume_name(workspace_id)
         match await self.look(workspace_id):
             case Home.ABSENT:
                 return
             case Home.FOREIGN:
                 raise foreign(workspace_id)
+        await self.discard(workspace_id)
+
+    async def discard(self, workspace_id: WorkspaceId) -> None:
+        """Whosever it is."""
+        name = volume_name(workspace_id)
         try:
             await self._engine.transfer(lambda api: _remove(api, name))
         except NotThere:
@@ -95,8 +103,8 @@ def _remove(api: APIClient, name: str) -> None:
     api._raise_for_status(answer)  # type: ignore[attr-defined] # noqa: SLF001
 
 
-def foreign(workspace_id: WorkspaceId) -> ActionFailed:
-    return ActionFailed(
+def foreign(workspace_id: WorkspaceId) -> ForeignVolume:
+    return ForeignVolume(
         f"Volume {volume_name(workspace_id)} exists, but is not of this codehub installation: "
         "it is left alone; remove or rename it"
     )

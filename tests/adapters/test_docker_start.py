@@ -11,6 +11,7 @@ from domain.model import OperationId, WorkspaceId
 from domain.naming import container_name, volume_name
 from domain.observation import ContainerState, Presence, Resources
 from tests.adapters.docker_world import DockerWorld, eventually, new_operation, new_workspace
+from tests.harness.scenarios import home
 
 pytestmark = pytest.mark.docker
 
@@ -21,6 +22,11 @@ DOCKER_INIT_MISSING = (
     "stat /run/docker-init: no such file or directory: unknown"
 )
 """What an engine says that has none."""
+NO_CHAIN = (
+    "Docker: driver failed programming external connectivity on endpoint ws-1: (iptables failed: iptables --wait "
+    "-t nat -A DOCKER -p tcp -d 127.0.0.1 --dport 33170 -j DNAT: iptables: No chain/target/match by that name."
+)
+"""What it says while another one that starts makes the chains anew that they share."""
 SERVE = "exec httpd -f -p 0.0.0.0:8080 -h /home/coder"
 
 
@@ -152,6 +158,28 @@ async def test_volume_that_is_not_ours(world: DockerWorld) -> None:
         world.drop_volume(ws)
 
 
+@pytest.mark.parametrize("direct", [True, False])
+async def test_volume_that_was_not_finished(world: DockerWorld, direct: bool) -> None:
+    """An engine that was killed while it made one has forgotten whose it is. It is in nobody's way; but what holds
+    anything is somebody's, whatever it lacks."""
+    ws, homes = new_workspace(), world.runtime.homes(direct=direct)
+    for clear in (homes.discard, lambda ws: world.runtime.create_volume(ws, OP), world.runtime.remove_volume):
+        world.api.create_volume(volume_name(ws))
+        await clear(ws)
+        assert not (found := world.volume(ws)) or found["Labels"]["codehub.workspace"] == ws
+        await world.runtime.remove_volume(ws)
+    world.api.create_volume(volume_name(ws))
+    try:
+        async with homes.write(ws, OP) as sink:
+            await sink.extract([home()])
+        for call in (homes.discard(ws), world.runtime.create_volume(ws, OP), world.runtime.remove_volume(ws)):
+            with pytest.raises(ActionFailed, match="not of this codehub installation"):
+                await call
+        assert world.volume(ws)
+    finally:
+        world.drop_volume(ws)
+
+
 async def test_container_that_exits(world: DockerWorld, ws: WorkspaceId) -> None:
     """The error says how it ended and what it said last, in few words."""
     talk = "for i in $(seq 200); do echo line $i of its long story; done; echo boom; exit 3"
@@ -183,13 +211,13 @@ async def test_started_means_that_it_answers(world: DockerWorld, ws: WorkspaceId
     """Docker's proxy takes connections at once; the workspace is ready when it answers, not before."""
     image = world.image_running("/bin/sh", "-c", f"while [ ! -e /home/coder/go ]; do sleep 0.05; done; {SERVE}")
     starting = asyncio.ensure_future(world.runtime.start(ws, image, OP))
-    await eventually(lambda: bool((found := world.container(ws)) and found["State"]["Running"]))
+    await eventually(lambda: bool((found := world.container(ws)) and found["State"]["Running"]), seconds=60)
     seen = await world.runtime.observe(ws, probe=True)
     assert seen.container is ContainerState.UNREADY
     assert seen.endpoint
     assert not starting.done()
     world.inside(ws, "touch /home/coder/go")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await starting
     assert (await world.runtime.observe(ws, probe=True)).container is ContainerState.READY
 
@@ -198,11 +226,22 @@ async def test_start_that_is_given_up(world: DockerWorld, ws: WorkspaceId) -> No
     """A deadline ends a start that gets nowhere; what runs then is seen, and can be stopped."""
     image = world.image_running("/bin/sh", "-c", "sleep 1000")
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(1.5):
-            await world.runtime.start(ws, image, OP)
+        await _started_until_it_runs(world, ws, image)
     assert (await world.runtime.observe(ws, probe=True)).container is ContainerState.UNREADY
     await world.runtime.stop(ws)
     assert world.container(ws) is None
+
+
+async def _started_until_it_runs(world: DockerWorld, ws: WorkspaceId, image: str) -> None:
+    """How long that takes is the machine's business; the deadline comes half a second later."""
+
+    async def end(deadline: asyncio.Timeout) -> None:
+        await eventually(lambda: bool((found := world.container(ws)) and found["State"]["Running"]), seconds=60)
+        deadline.reschedule(asyncio.get_running_loop().time() + 0.5)
+
+    async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as tasks:
+        tasks.create_task(end(deadline))
+        await world.runtime.start(ws, image, OP)
 
 
 async def test_start_cancelled_at_any_moment(world: DockerWorld, ws: WorkspaceId) -> None:
@@ -224,8 +263,12 @@ async def test_stop_waits_for_its_end(world: DockerWorld, ws: WorkspaceId) -> No
     """SIGTERM comes first, and the workspace has the grace to save what it has."""
     save = "trap 'sleep 0.5; echo saved > /home/coder/file; exit' TERM"
     image = world.image_running("/bin/sh", "-c", f"{save}; httpd -f -p 8080 & while true; do sleep 0.05; done")
-    await world.runtime.start(ws, image, OP)
-    await world.runtime.stop(ws)
+    patient = world.another(stop_grace_seconds=60)
+    try:
+        await patient.start(ws, image, OP)
+        await patient.stop(ws)
+    finally:
+        await patient.close()
     await world.runtime.start(ws, world.image, OP)
     assert world.inside(ws, "cat /home/coder/file") == (0, "saved\n")
 
@@ -277,6 +320,30 @@ async def test_engine_without_docker_init(world: DockerWorld, ws: WorkspaceId, m
     assert found
     assert refused
     assert found["HostConfig"]["Init"] is False
+
+
+async def test_packet_filter_that_is_being_reloaded(
+    world: DockerWorld, ws: WorkspaceId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again, for a moment: what is wrong is not the container. Where it lasts, that is said."""
+    run, refusals = Containers.run, 2
+
+    async def refused(self: Containers, container_id: str) -> None:
+        nonlocal refusals
+        refusals -= 1
+        if refusals >= 0:
+            raise ActionFailed(NO_CHAIN)
+        await run(self, container_id)
+
+    monkeypatch.setattr(Containers, "run", refused)
+    await world.runtime.start(ws, world.image, OP)
+    assert refusals == -1
+    await world.runtime.stop(ws)
+    refusals = 1000
+    monkeypatch.setattr("adapters.docker.starting.FILTER_SECONDS", 0.1)
+    with pytest.raises(ActionFailed, match="No chain"):
+        await world.runtime.start(ws, world.image, OP)
+    assert world.container(ws) is None
 
 
 def _id(world: DockerWorld, ws: WorkspaceId) -> str:
