@@ -5,6 +5,8 @@ import json
 import os
 import secrets
 import socket
+import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,11 +28,14 @@ class State:
         self.path = data / "state.json"
         self._values = _read(self.path)
         self._given: set[int] = set()
+        self._held: list[int] = []
+        weakref.finalize(self, _let_go, self._held)
 
     def port(self, name: str, *, also: int = 0) -> int:
-        """The kept port if it is free, else another one. `also`: port + also must be free too."""
+        """The kept port if it is free, else another one. `also`: port + also must be free too. For as long as this
+        object lives, no other start on this machine chooses it."""
         kept = self._values["ports"].get(name)
-        if isinstance(kept, int) and self._take(kept, also):
+        if isinstance(kept, int) and self._take(kept, also, former=True):
             return kept
         for _ in range(1000):
             port = LOWEST_PORT + secrets.randbelow(HIGHEST_PORT - LOWEST_PORT)
@@ -53,11 +58,20 @@ class State:
         """Let `note` choose again."""
         self._values["notes"].pop(name, None)
 
-    def _take(self, port: int, also: int) -> bool:
+    def _take(self, port: int, also: int, *, former: bool = False) -> bool:
         wanted = {port, port + also}
-        if wanted & self._given or not all(map(is_free, wanted)):
+        if wanted & self._given:
+            return False
+        held = [handle for number in wanted if (handle := _hold(number, former=former)) is not None]
+        if len(held) < len(wanted):
+            _let_go(held)
             return False
         self._given |= wanted
+        if sys.platform == "linux":
+            self._held += held
+        else:
+            # Elsewhere two may not be bound to one port, listening or not.
+            _let_go(held)
         return True
 
     def _keep(self, kind: str, name: str, value: T) -> T:
@@ -66,15 +80,27 @@ class State:
         return value
 
 
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As a server does it: connections of the former one in TIME_WAIT don't count as "taken".
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _hold(port: int, *, former: bool) -> int | None:
+    """A socket on it that does not listen, or None where it is taken: it keeps out whoever chooses a port at the same
+    moment, and lets in the server that it is for. `former`: it was ours, and what its connections have left behind (in
+    TIME_WAIT) does not count as taken.
+    """
+    with socket.socket() as handle:
+        if former:
+            handle.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            handle.bind(("127.0.0.1", port))
         except OSError:
-            return False
-    return True
+            return None
+        # As servers ask for it: then both may have it, if only one of them listens.
+        handle.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return handle.detach()
+
+
+def _let_go(handles: list[int]) -> None:
+    for handle in handles:
+        os.close(handle)
+    handles.clear()
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -15,9 +15,11 @@ import pytest
 from docker.models.containers import Container
 
 from starter.embedded.dockerd import LONGEST_SOCKET, Dockerd
+from starter.embedded.record import wait_for
 from starter.embedded.state import State
 from starter.embedded.supervisor import Supervisor
 from tests.embedded import image
+from tests.embedded.engines import despite_others
 from tests.embedded.test_stack import without
 from tests.embedded.up import Up, until
 
@@ -35,13 +37,13 @@ def test_kill_9_of_engine_and_supervisor(data: Path) -> None:
     stubborn = ["/bin/sh", "-c", "trap '' TERM; while true; do sleep 1; done"]
     with Up(data, **without(), own_engine="yes") as first, client(first.env["DOCKER_HOST"]) as engine:
         name = image.build(first.env["DOCKER_HOST"], "kept")
-        web = engine.containers.run(
+        web = engine.containers.create(
             name,
             name="ws-web",
-            detach=True,
             volumes={"home": {"bind": "/home/coder"}},
             ports={"8080/tcp": ("127.0.0.1", 0)},
         )
+        despite_others(web.start)
         assert fetch(web, "cgi-bin/put?note", b"kept") == b"ok\n"
         engine.containers.run(name, name="ws-stub", detach=True, entrypoint=stubborn)
         first.kill_all()
@@ -50,13 +52,14 @@ def test_kill_9_of_engine_and_supervisor(data: Path) -> None:
         states = {container.name: container.status for container in engine.containers.list(all=True)}
         assert states == {"ws-web": "exited", "ws-stub": "exited"}
         for container in engine.containers.list(all=True):
-            container.start()
+            despite_others(container.start)
         web = engine.containers.get("ws-web")
         assert fetch(web, "note") == b"kept"
-        engine.networks.create("more")
+        despite_others(lambda: engine.networks.create("more"))
         began = time.monotonic()
         assert second.interrupt() == 0
         assert time.monotonic() - began < 10
+    wait_for(lambda: not processes_of(data), 10)
     assert processes_of(data) == []
     assert str(data) not in Path("/proc/self/mountinfo").read_text()
     tag = Dockerd.from_state(data, State(data)).tag
@@ -78,13 +81,14 @@ async def test_two_engines_side_by_side(data: Path) -> None:
         await first.start(one.child())
         await asyncio.to_thread(image.build, one.host, "kept")
         with client(one.host) as engine:
-            engine.networks.create("alone", options={"com.docker.network.bridge.enable_icc": "false"})
+            closed = {"com.docker.network.bridge.enable_icc": "false"}
+            despite_others(lambda: engine.networks.create("alone", options=closed))
             left, right = (
-                engine.containers.run(
-                    "codehub-test:kept", detach=True, network="alone", ports={"8080/tcp": ("127.0.0.1", 0)}
-                )
+                engine.containers.create("codehub-test:kept", network="alone", ports={"8080/tcp": ("127.0.0.1", 0)})
                 for _ in range(2)
             )
+            for container in (left, right):
+                despite_others(container.start)
             default = {"docker0"} & interfaces()
 
             def check() -> None:
@@ -102,13 +106,14 @@ async def test_two_engines_side_by_side(data: Path) -> None:
             assert killed
             os.kill(killed, signal.SIGKILL)
             await until(lambda: second.pid("dockerd") not in {None, killed})
-            await asyncio.wait_for(second.ready("dockerd"), 30)
+            await asyncio.wait_for(second.ready("dockerd"), 60)
             await asyncio.to_thread(check)
             await second.stop()
             await asyncio.to_thread(check)
     finally:
         await second.stop()
         await first.stop()
+    wait_for(lambda: not processes_of(data), 10)
     assert processes_of(data) == []
     assert not two.runtime.exists()
 
@@ -120,7 +125,7 @@ def client(host: str) -> Iterator[docker.DockerClient]:
 
 
 def fetch(container: Container, path: str, data: bytes | None = None) -> bytes:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while True:
         container.reload()
         try:

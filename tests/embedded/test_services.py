@@ -23,6 +23,7 @@ from temporalio.worker import Worker
 
 from starter.embedded.record import wait_for
 from tests.conftest import S3, OwnServices
+from tests.embedded.engines import despite_others
 
 
 @workflow.defn(sandboxed=False)
@@ -92,7 +93,7 @@ async def test_time_skipping(temporal_time_skipping: WorkflowEnvironment) -> Non
     began = time.monotonic()
     async with Worker(temporal_time_skipping.client, task_queue="q", workflows=[Sleeper]):
         await temporal_time_skipping.client.execute_workflow(Sleeper.run, 86400.0, id="one", task_queue="q")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 async def test_own_services_can_be_taken_down(own_services: OwnServices) -> None:
@@ -116,9 +117,8 @@ def test_image_serves_its_home(docker_host: str, test_image: str, installation: 
     with contextlib.closing(docker.DockerClient(base_url=docker_host)) as client:
         labels = {"codehub.installation": installation}
         volume = client.volumes.create(labels=labels)
-        container = client.containers.run(
+        container = client.containers.create(
             test_image,
-            detach=True,
             labels=labels,
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
@@ -126,6 +126,7 @@ def test_image_serves_its_home(docker_host: str, test_image: str, installation: 
             ports={"8080/tcp": ("127.0.0.1", 0)},
         )
         try:
+            despite_others(container.start)
             container.reload()
             published = container.ports["8080/tcp"]
             assert published
@@ -135,15 +136,15 @@ def test_image_serves_its_home(docker_host: str, test_image: str, installation: 
             assert b"HTTP_HOST=127.0.0.1" in _fetch(f"{url}/cgi-bin/env")
             assert container.exec_run(["id", "-u"]).output == b"1000\n"
             began = time.monotonic()
-            container.stop(timeout=10)
-            assert time.monotonic() - began < 3
+            container.stop(timeout=60)
+            assert time.monotonic() - began < 30
         finally:
             container.remove(force=True)
             volume.remove()
 
 
 def _fetch(url: str, data: bytes | None = None) -> bytes:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while True:
         try:
             with urllib.request.urlopen(url, data=data, timeout=5) as answer:
@@ -170,7 +171,7 @@ def test_nothing_outlives_a_killed_run() -> None:
         root, url = run.stdout.readline().split()
         assert is_listening(url)
         run.kill()
-    wait_for(lambda: not Path(root).exists(), 20)
+    wait_for(lambda: not Path(root).exists(), 60)
     assert not Path(root).exists()
     assert not is_listening(url)
 

@@ -2,7 +2,9 @@
 
 import io
 import os
+import secrets
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from rich.console import Console
 from starter.embedded.errors import EmbeddedError
 from starter.embedded.lock import DataLock
 from starter.embedded.progress import ConsoleProgress, Progress
-from starter.embedded.state import HIGHEST_PORT, State, write_atomically
+from starter.embedded.state import HIGHEST_PORT, LOWEST_PORT, State, write_atomically
 
 
 def test_ports_and_secrets_are_kept(data: Path) -> None:
@@ -40,6 +42,20 @@ def test_taken_port_is_replaced_and_the_new_one_kept(data: Path) -> None:
         other = State(data).port("one")
     assert other != kept
     assert State(data).port("one") == other
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a port can't be held for somebody else")
+def test_two_that_start_at_the_same_moment_choose_two_ports(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the service of the first listens, which it can."""
+    first = State(data)
+    port = first.port("one")
+    chosen, any_other = iter([port - LOWEST_PORT]), secrets.randbelow
+    monkeypatch.setattr(secrets, "randbelow", lambda below: next(chosen, any_other(below)))
+    (data / "other").mkdir()
+    assert State(data / "other").port("one") != port
+    assert next(chosen, None) is None
+    with socket.create_server(("127.0.0.1", port)):
+        pass
 
 
 def test_damaged_state_is_named(data: Path) -> None:

@@ -66,7 +66,8 @@ class Notes:
 
 @pytest.fixture
 async def supervisor(data: Path) -> AsyncIterator[Supervisor]:
-    supervisor = Supervisor(data)
+    # Whoever is asked to stop has time to do so, however busy the machine is.
+    supervisor = Supervisor(data, stop_within=60.0)
     yield supervisor
     await supervisor.stop()
 
@@ -204,9 +205,10 @@ async def test_stubborn_child_is_killed_with_all_it_started(supervisor: Supervis
     assert own
     began = time.monotonic()
     await supervisor.stop()
-    assert 0.3 <= time.monotonic() - began < 5
+    # It would have gone on for a minute.
+    assert 0.3 <= time.monotonic() - began < 30
     assert identity(own) is None
-    wait_for(lambda: identity(below) is None, 5)
+    wait_for(lambda: identity(below) is None, 30)
     assert identity(below) is None
 
 
@@ -216,13 +218,13 @@ async def test_stop_ends_in_time_whatever_children_do(data: Path) -> None:
     chain = {"first": (), "second": ("first",), "third": ("second",)}
     await supervisor.start(
         *(
-            script(name, STUBBORN, after=after, ready=says_up(supervisor, name), stop_patience=7)
+            script(name, STUBBORN, after=after, ready=says_up(supervisor, name), stop_patience=60)
             for name, after in chain.items()
         )
     )
     began = time.monotonic()
     await supervisor.stop()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
     assert STOP_SECONDS < 10
 
 
@@ -246,13 +248,16 @@ async def test_the_first_to_stop_leave_the_last_their_time(data: Path) -> None:
     await supervisor.start(stubborn("worker", after=("engine",)), stubborn("engine", force_seconds=1.0))
     began = time.monotonic()
     await supervisor.stop()
-    asked, patience = told["stop worker"]
-    assert asked + patience <= began + stop_within / 2 - Child.force_seconds + 0.01
+    first, patience = told["stop worker"]
+    assert patience <= stop_within / 2 - Child.force_seconds
+    cleared, _ = told["clear worker"]
     asked, patience = told["stop engine"]
-    assert asked + patience <= began + stop_within - 1.0 + 0.01
+    # It was told after the worker was cleared up, and its end counts from before the worker was asked.
+    assert patience == 0 or cleared + patience <= first + stop_within - 1.0
     assert patience > 0 or asked > began + stop_within - 1.0
-    asked, within = told["clear engine"]
-    assert within == 0 or asked + within <= began + stop_within + 0.01
+    _, within = told["clear engine"]
+    # It had all of its time but the second of force.
+    assert within <= 1.0
 
 
 def test_each_rank_has_its_share_of_the_stop() -> None:
@@ -323,11 +328,11 @@ def test_children_die_with_a_killed_supervisor(data: Path, uid: int | None) -> N
             record = data / "run" / "one.json"
             wait_for(record.exists, 30)
             pid = int(json.loads(record.read_text())["pid"])
-            wait_for(lambda: _program(pid) == "sleep", 5)
+            wait_for(lambda: _program(pid) == "sleep", 30)
             assert _program(pid) == "sleep"
         finally:
             holder.kill()
-    wait_for(lambda: identity(pid) is None, 5)
+    wait_for(lambda: identity(pid) is None, 30)
     assert identity(pid) is None
 
 

@@ -52,7 +52,7 @@ class Up:
     def interrupt(self) -> int:
         """As Ctrl-C does; returns the exit code."""
         self._process.send_signal(signal.SIGINT)
-        code = self._process.wait(15)
+        code = self._process.wait(60)
         self._close()
         return code
 
