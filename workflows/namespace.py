@@ -3,9 +3,17 @@
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.messages import SEARCH_ATTRIBUTES
+
+_AWAY = (
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.CANCELLED,
+)
+"""What says nothing of the namespace: the server has just gone, or has its hands full."""
 
 
 class NamespaceNotReady(Exception):
@@ -13,7 +21,8 @@ class NamespaceNotReady(Exception):
 
 
 async def ensure_search_attributes(client: Client) -> list[str]:
-    """Add those that are missing and return their names: without them every workflow task would fail."""
+    """Add those that are missing and return their names: without them every workflow task would fail. Raises RPCError
+    where the server is away, and NamespaceNotReady where waiting would not help."""
     try:
         found = await client.operator_service.list_search_attributes(
             ListSearchAttributesRequest(namespace=client.namespace)
@@ -30,6 +39,8 @@ async def ensure_search_attributes(client: Client) -> list[str]:
                 )
             )
     except RPCError as error:
+        if error.status in _AWAY:
+            raise
         names = ", ".join(f"{name} ({kind})" for name, kind in SEARCH_ATTRIBUTES.items())
         raise NamespaceNotReady(
             f"The search attributes of namespace {client.namespace!r} can't be set up ({error.message}); "

@@ -7,6 +7,7 @@ import typer
 
 from starter.commands.examples import examples
 from starter.commands.failure import Exit
+from starter.commands.interrupting import end_at_the_second
 from starter.commands.names import complete, find
 from starter.commands.options import AsJson, Token, Url, reached
 from starter.commands.screen import Workspace, note, out, percent, print_json_line, say, state
@@ -38,6 +39,7 @@ def events(
 
     With --json: one line `{"event": …, "data": …}` for each; the current state of each workspace comes first.
     """
+    end_at_the_second()
     with reached(url, token, as_json=as_json) as server:
         only = find(server, name)["id"] if name else None
         try:

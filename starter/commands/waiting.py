@@ -7,6 +7,7 @@ from typing import Any
 from starter.commands.failure import CommandFailed, Exit
 from starter.commands.goal import Goal, Verdict
 from starter.commands.history import last_message
+from starter.commands.interrupting import end_at_the_second
 from starter.commands.progress import Display, display
 from starter.commands.screen import Workspace
 from starter.commands.server import Server
@@ -21,6 +22,7 @@ AWAY_SECONDS = 60.0
 
 def wait_for(server: Server, ws: Workspace, goal: Goal, timeout: float | None, *, as_json: bool) -> Workspace | None:
     """The workspace as it is in the end; None when it is deleted. Raises CommandFailed for any other end."""
+    end_at_the_second()
     shown = display(as_json=as_json)
     waiting = _Waiting(server, ws, goal, timeout, shown)
     try:

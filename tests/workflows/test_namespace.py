@@ -1,21 +1,25 @@
 """A namespace is made ready before workflows run in it."""
 
-import uuid
-
-from google.protobuf.duration_pb2 import Duration
-from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
+from tests.faults.proxy import FaultProxy
+from tests.namespaces import new_namespace
 from workflows.messages import SEARCH_ATTRIBUTES
 from workflows.namespace import ensure_search_attributes
 
 
 async def test_missing_search_attributes_are_added_once(temporal_address: str) -> None:
-    namespace = f"test-{uuid.uuid4().hex[:12]}"
-    client = await Client.connect(temporal_address, namespace=namespace)
-    await client.workflow_service.register_namespace(
-        RegisterNamespaceRequest(namespace=namespace, workflow_execution_retention_period=Duration(seconds=86400)),
-        retry=True,
-    )
+    client = await new_namespace(temporal_address)
     assert await ensure_search_attributes(client) == sorted(SEARCH_ATTRIBUTES)
     assert await ensure_search_attributes(client) == []
+
+
+async def test_a_server_that_has_just_gone_is_no_wrong_namespace(temporal_address: str) -> None:
+    """Whoever starts waits for it, as for one that was never there: see `worker`."""
+    async with FaultProxy(f"tcp://{temporal_address}") as proxy:
+        client = await Client.connect(proxy.url.removeprefix("tcp://"))
+        await proxy.refuse()
+        with pytest.raises(RPCError):
+            await ensure_search_attributes(client)
