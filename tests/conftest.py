@@ -11,6 +11,7 @@ import sysconfig
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,19 +19,16 @@ import aioboto3
 import asyncpg
 import pytest
 from aiobotocore.config import AioConfig
-from google.protobuf.duration_pb2 import Duration
+from hypothesis import settings as hypothesis_settings
 from redis.asyncio import Redis
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
-from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from starter.embedded.dockerd import Dockerd
 from starter.embedded.stack import Stack, StackConfig
 from tests.browser import chromium
 from tests.hangs import AtOnce, Hangs
+from tests.namespaces import add_search_attributes, own_namespace
 from tests.order import Order
 from tests.report import Outcomes
 from tests.services import Services, ServicesProcess, own_data
@@ -45,6 +43,11 @@ if TYPE_CHECKING:
 __all__ = ["chromium"]
 
 PROCESS = pytest.StashKey[ServicesProcess]()
+
+
+# A machine that has a lot to do takes its time over any example: none is wrong for that.
+hypothesis_settings.register_profile("codehub", deadline=None)
+hypothesis_settings.load_profile("codehub")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -189,7 +192,9 @@ class S3:
 async def own_bucket(services: Services) -> AsyncIterator[S3]:
     store = S3(**services.need("seaweed"), bucket=f"test-{uuid.uuid4().hex[:12]}")
     async with store.client() as client:
-        await client.create_bucket(Bucket=store.bucket)
+        # Sent again when an answer was lost: then it is there already, and nobody else's.
+        with contextlib.suppress(client.exceptions.BucketAlreadyExists, client.exceptions.BucketAlreadyOwnedByYou):
+            await client.create_bucket(Bucket=store.bucket)
         yield store
         await _remove_bucket(client, store.bucket)
 
@@ -211,26 +216,6 @@ def temporal_address(services: Services) -> str:
     return services.need("temporal")["address"]
 
 
-@contextlib.asynccontextmanager
-async def own_namespace(temporal_address: str) -> AsyncIterator[Client]:
-    """With the search attributes. What still runs in it is ended after the test."""
-    namespace = f"test-{uuid.uuid4().hex[:12]}"
-    client = await Client.connect(temporal_address, namespace=namespace)
-    await client.workflow_service.register_namespace(
-        RegisterNamespaceRequest(namespace=namespace, workflow_execution_retention_period=Duration(seconds=24 * 3600)),
-        # The server takes a few of these at once, then ten a second.
-        retry=True,
-    )
-    await _add_search_attributes(client)
-    yield client
-    async for schedule in await client.list_schedules():
-        # The listing is late: it names what the test itself has deleted.
-        with contextlib.suppress(RPCError):
-            await client.get_schedule_handle(schedule.id).delete()
-    async for execution in client.list_workflows("ExecutionStatus = 'Running'"):
-        await client.get_workflow_handle(execution.id).terminate("the test is over")
-
-
 @pytest.fixture
 async def temporal_client(temporal_address: str) -> AsyncIterator[Client]:
     """A namespace of the test's own."""
@@ -242,8 +227,10 @@ async def temporal_client(temporal_address: str) -> AsyncIterator[Client]:
 async def temporal_time_skipping() -> AsyncIterator[WorkflowEnvironment]:
     """A server that skips idle time; no listing of workflows and no Schedules."""
     binary = Path(sysconfig.get_path("scripts")) / "temporal-test-server"
-    async with await WorkflowEnvironment.start_time_skipping(test_server_existing_path=str(binary)) as environment:
-        await _add_search_attributes(environment.client)
+    async with await WorkflowEnvironment.start_time_skipping(
+        test_server_existing_path=str(binary), test_server_startup_timeout=timedelta(seconds=60)
+    ) as environment:
+        await add_search_attributes(environment.client)
         yield environment
 
 
@@ -348,7 +335,15 @@ async def own_database(server: str, options: str = "") -> AsyncIterator[str]:
     try:
         yield _with_database(server, name)
     finally:
-        await _on(server, f'DROP DATABASE "{name}" WITH (FORCE)')
+        await _drop(server, name)
+
+
+async def _drop(server: str, name: str) -> None:
+    """PostgreSQL ends whoever uses it, and waits five seconds for that; a busy machine may take longer."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(asyncpg.ObjectInUseError):
+                return await _on(server, f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 async def _remove_bucket(client: "S3Client", bucket: str) -> None:
@@ -358,14 +353,6 @@ async def _remove_bucket(client: "S3Client", bucket: str) -> None:
     async for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         for item in page.get("Contents", []):
             await client.delete_object(Bucket=bucket, Key=item["Key"])
-    await client.delete_bucket(Bucket=bucket)
-
-
-async def _add_search_attributes(client: Client) -> None:
-    kinds = {name: f"INDEXED_VALUE_TYPE_{kind.upper()}" for name, kind in SEARCH_ATTRIBUTES.items()}
-    await client.operator_service.add_search_attributes(
-        AddSearchAttributesRequest(
-            namespace=client.namespace,
-            search_attributes={name: IndexedValueType.Value(kind) for name, kind in kinds.items()},
-        )
-    )
+    # Sent again when an answer was lost.
+    with contextlib.suppress(client.exceptions.NoSuchBucket):
+        await client.delete_bucket(Bucket=bucket)

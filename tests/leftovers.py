@@ -46,7 +46,7 @@ class Traces:
     def installation(self) -> str:
         return self.root.name.removeprefix("codehub-")
 
-    def left_in_the_end(self, seconds: float = 10.0) -> list[str]:
+    def left_in_the_end(self, seconds: float = 60.0) -> list[str]:
         """What was told to end may take a moment."""
         deadline = time.monotonic() + seconds
         while (found := self.left()) and time.monotonic() < deadline:

@@ -1,5 +1,6 @@
 """Ports for servers that can't be told to take any."""
 
+import os
 import random
 import socket
 
@@ -10,9 +11,11 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """No one twice in a process; of two processes, each begins somewhere else."""
+    """No one twice in a process, and none that another process of the run may choose at the same moment."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = range(LOWEST + number, HIGHEST, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     for _ in range(1000):
-        port = random.SystemRandom().randrange(LOWEST, HIGHEST)
+        port = random.SystemRandom().choice(own)
         if port in _given:
             continue
         try:

@@ -41,7 +41,8 @@ from workflows.messages import SEARCH_ATTRIBUTES
 
 PREFIX = "codehub-test-"
 OWN_PREFIX = "own-"
-START_SECONDS = 20.0
+START_SECONDS = 120.0
+"""A run that was killed may have left an engine and its data to clear up first."""
 ANSWER_SECONDS = 600.0
 END_SECONDS = 120.0
 """The engine may have an IDE's image to remove."""
@@ -106,7 +107,9 @@ class ServicesProcess:
             self._process.wait()
         words = ""
         if self.root.exists():
-            words = (self.root / "services.log").read_text(encoding="utf-8", errors="replace")[-2000:]
+            # The start of another run may be clearing it up, too.
+            with contextlib.suppress(FileNotFoundError):
+                words = (self.root / "services.log").read_text(encoding="utf-8", errors="replace")[-2000:]
             remove_root(self.root)
         left = traces.left_in_the_end()
         if words or left:
@@ -184,7 +187,13 @@ class _Host:
         postgres = dataclasses.replace(
             Postgres.from_state(self.root, self.state),
             # Safe when it is killed, not when the machine is: what tests need, and faster.
-            settings={"fsync": "off", "full_page_writes": "off", "max_wal_size": "256MB"},
+            settings={
+                "fsync": "off",
+                "full_page_writes": "off",
+                "max_wal_size": "256MB",
+                # For the deployments of several test processes at once.
+                "max_connections": "500",
+            },
             initdb_options=("--no-sync",),
         )
         await self._start(postgres.child())
@@ -231,35 +240,41 @@ class _Host:
 
 
 async def _serve(root: Path) -> None:
-    with DataLock(root), until_signal():
-        host = _Host(root)
-        loop = asyncio.get_running_loop()
+    with DataLock(root):
+        with until_signal():
+            await _answer_all(root)
+        # While it is locked: what is not is cleared up by the start of any other run.
+        remove_root(root)
 
-        def end() -> None:
-            loop.remove_reader(sys.stdin.fileno())
-            os.kill(os.getpid(), signal.SIGTERM)
 
-        # The writing end is the test run's, and nothing is ever written: readable means that the run is over.
-        loop.add_reader(sys.stdin.fileno(), end)
+async def _answer_all(root: Path) -> None:
+    host = _Host(root)
+    loop = asyncio.get_running_loop()
 
-        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            question: dict[str, Any] = json.loads(await reader.readline())
-            try:
-                reply = await host.need(question["need"], question["worker"])
-            except Exception as error:  # noqa: BLE001 the test process is to show it, whatever it is
-                reply = {"error": str(error) or repr(error)}
-            writer.write(json.dumps(reply).encode() + b"\n")
-            with contextlib.suppress(ConnectionError):
-                await writer.drain()
-            writer.close()
+    def end() -> None:
+        loop.remove_reader(sys.stdin.fileno())
+        os.kill(os.getpid(), signal.SIGTERM)
 
-        server = await asyncio.start_unix_server(answer, root / "socket")
+    # The writing end is the test run's, and nothing is ever written: readable means that the run is over.
+    loop.add_reader(sys.stdin.fileno(), end)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        question: dict[str, Any] = json.loads(await reader.readline())
         try:
-            await asyncio.Event().wait()
-        finally:
-            server.close()
-            await host.close()
-    remove_root(root)
+            reply = await host.need(question["need"], question["worker"])
+        except Exception as error:  # noqa: BLE001 the test process is to show it, whatever it is
+            reply = {"error": str(error) or repr(error)}
+        writer.write(json.dumps(reply).encode() + b"\n")
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_unix_server(answer, root / "socket")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        server.close()
+        await host.close()
 
 
 def _connect(connection: socket.socket, path: Path) -> None:
@@ -278,11 +293,11 @@ def _connect(connection: socket.socket, path: Path) -> None:
 def _remove_former_roots(current: Path) -> None:
     """Of runs that were killed together with their service process. A lock that can be had has no owner."""
     for root in current.parent.glob(f"{PREFIX}*"):
-        lock = DataLock(root)
-        if root == current or not (root / "lock").exists():
-            continue
-        with contextlib.suppress(EmbeddedError, OSError), lock:
-            remove_root(root)
+        with contextlib.suppress(EmbeddedError, OSError):
+            # Empty, it is one that its owner has made and is about to take.
+            if root != current and (root / "lock").stat().st_size:
+                with DataLock(root):
+                    remove_root(root)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,12 @@ def test_a_process_that_stays_is_found(tmp_path: Path) -> None:
     """The check itself: it must see what is left."""
     folder = tmp_path / "codehub-test-x"
     folder.mkdir()
-    stays = subprocess.Popen([sys.executable, "-c", "input()", folder], stdin=subprocess.PIPE)
+    code = "print('here', flush=True); input()"
+    stays = subprocess.Popen([sys.executable, "-c", code, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
+        # Popen may return a moment before the kernel shows the new program's command line.
+        assert stays.stdout
+        assert stays.stdout.readline() == b"here\n"
         left = Traces.of(folder).left()
         assert [line.split()[:2] for line in left] == [["folder", str(folder)], ["process", str(stays.pid)]]
     finally:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
@@ -19,7 +18,7 @@ log: {{level: error, accesslog: {{disabled: true}}}}
 storage: {{filesystem: {{rootdirectory: {data}}}}}
 http: {{addr: "127.0.0.1:{port}"}}
 """
-READY_SECONDS = 10.0
+READY_SECONDS = 60.0
 
 
 @contextmanager
@@ -36,7 +35,7 @@ def registry(folder: Path) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def _program(folder: Path) -> str:
@@ -51,7 +50,7 @@ def _wait(url: str) -> None:
     while True:
         try:
             urlopen(url, timeout=1).close()
-        except URLError:
+        except OSError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)

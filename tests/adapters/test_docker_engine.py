@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,9 @@ async def test_engine_that_comes_up_later(world: DockerWorld, tmp_path: Path) ->
 @pytest.mark.docker
 async def test_engine_that_hangs(world: DockerWorld, tmp_path: Path) -> None:
     """Nobody waits longer than the timeout, however many there are; then all is as before."""
+    limit = 2.0
     async with Relay(world.host, tmp_path / "docker.sock") as relay:
-        runtime = world.another(docker_host=relay.url, call_timeout=0.5, work_timeout=0.5, pool_size=8)
+        runtime = world.another(docker_host=relay.url, call_timeout=limit, work_timeout=limit, pool_size=8)
         for connected in (False, True):
             relay.hang()
             began = time.monotonic()
@@ -89,24 +91,34 @@ async def test_engine_that_hangs(world: DockerWorld, tmp_path: Path) -> None:
             assert seen == [UNKNOWN_RESOURCES] * 4, connected
             with pytest.raises(Unreachable, match="in time"):
                 await runtime.create_volume(new_workspace(), OP)
-            assert time.monotonic() - began < 3
+            # All that looked at once, and then the one that acted; one after the other they would take five of these.
+            assert time.monotonic() - began < 4 * limit
             await relay.restore()
-            assert (await runtime.ping()).id
+            await _answers(runtime)
         await runtime.close()
+
+
+async def _answers(runtime: DockerRuntime) -> None:
+    """An engine that has a lot to do may itself take longer than this runtime waits."""
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(Unreachable):
+                assert (await runtime.ping()).id
+                return
 
 
 @pytest.mark.docker
 async def test_cancelled_reading_leaves_at_once(world: DockerWorld, tmp_path: Path) -> None:
     """A deadline of the caller's is kept, whatever the engine does."""
     async with Relay(world.host, tmp_path / "docker.sock") as relay:
-        runtime = world.another(docker_host=relay.url, call_timeout=2)
+        runtime = world.another(docker_host=relay.url, call_timeout=60)
         await runtime.ping()
         relay.hang()
         began = time.monotonic()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await runtime.observe_all()
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 30
         await relay.restore()
         await runtime.close()
 
@@ -119,11 +131,11 @@ async def test_cancelled_acting_waits_for_the_outcome(world: DockerWorld) -> Non
 
     def slow(_: Any) -> None:
         entered.set()
-        leave.wait(5)
+        leave.wait(60)
         done.append("effect")
 
     acting = asyncio.ensure_future(world.runtime._engine.act(slow))
-    await asyncio.to_thread(entered.wait, 5)
+    await asyncio.to_thread(entered.wait, 60)
     acting.cancel()
     await asyncio.sleep(0)
     assert not acting.done()

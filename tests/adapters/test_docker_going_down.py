@@ -15,6 +15,7 @@ from starter.embedded.dockerd import Dockerd
 from tests.adapters.docker_world import docker_world, eventually, new_operation, new_workspace
 from tests.conftest import OwnServices
 from tests.embedded import image
+from tests.embedded.engines import ensure_network
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; httpd -p 0.0.0.0:8080; while true; do sleep 1; done")
@@ -29,6 +30,7 @@ async def test_what_it_refuses_is_no_fault_of_the_workspace(own_services: OwnSer
     await stack.add(dockerd.child())
     name = await asyncio.to_thread(image.build, dockerd.host, installation)
     async with docker_world(dockerd.host, name, installation) as world:
+        await ensure_network(world.runtime)
         slow, wanted = new_workspace(), new_workspace()
         for workspace in (slow, wanted):
             await world.runtime.create_volume(workspace, new_operation())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from domain.model import OperationId, WorkspaceId
-from tests.adapters.docker_world import PORT, SMALL, DockerWorld, docker_world, new_workspace
+from tests.adapters.docker_world import PORT, SMALL, DockerWorld, docker_world, eventually, new_workspace
 
 pytestmark = pytest.mark.docker
 
@@ -93,8 +93,9 @@ async def test_no_privileges_inside(world: DockerWorld, ws: WorkspaceId) -> None
 async def test_an_init_reaps(world: DockerWorld, ws: WorkspaceId) -> None:
     """Process 1 is an init: what is orphaned in the workspace does not stay as a zombie."""
     world.inside(ws, "(sleep 0.1 &) ; sleep 0.5")
-    _, processes = world.inside(ws, "grep -l '^State:.Z' /proc/[0-9]*/status; cat /proc/1/comm")
-    assert processes == "docker-init\n"
+    # Not there to stay: whoever looks may come just before it is reaped, or while somebody else ends.
+    look = "grep -ls '^State:.Z' /proc/[0-9]*/status; cat /proc/1/comm"
+    await eventually(lambda: world.inside(ws, look)[1] == "docker-init\n", seconds=30)
 
 
 async def test_processes_are_limited(world: DockerWorld, ws: WorkspaceId) -> None:
@@ -110,7 +111,7 @@ async def test_other_workspaces_are_out_of_reach(world: DockerWorld, ws: Workspa
     neighbour = world.api.inspect_container(f"ws-{other}")["NetworkSettings"]
     address = neighbour["Networks"][world.config.network]["IPAddress"]
     published = neighbour["Ports"][f"{PORT}/tcp"][0]["HostPort"]
-    assert _reaches(world, ws, "127.0.0.1", PORT), "it can reach nothing at all: this test says nothing"
+    assert _can_reach(world, ws, "127.0.0.1", PORT), "it can reach nothing at all: this test says nothing"
     assert not _reaches(world, ws, address, PORT)
     assert not _reaches(world, ws, _gateway(world), published)
     assert not _reaches(world, ws, f"ws-{other}", PORT)
@@ -142,7 +143,7 @@ async def test_the_machines_own_ports_are_out_of_reach(world: DockerWorld, ws: W
         assert not _reaches(world, ws, address, host_service), address
     firewall = world.runtime._network._firewall
     firewall.remove()
-    assert _reaches(world, ws, gateway, host_service), "it is out of reach anyway: this test says nothing"
+    assert _can_reach(world, ws, gateway, host_service), "it is out of reach anyway: this test says nothing"
     firewall.ensure()
     assert not _reaches(world, ws, gateway, host_service)
 
@@ -193,6 +194,11 @@ def _reaches(world: DockerWorld, ws: WorkspaceId, address: str, port: int | str)
     return code == 0
 
 
+def _can_reach(world: DockerWorld, ws: WorkspaceId, address: str, port: int | str) -> bool:
+    """On a busy machine a connection may take longer than a second, once."""
+    return any(_reaches(world, ws, address, port) for _ in range(10))
+
+
 def _gateway(world: DockerWorld) -> str:
     return str(world.api.inspect_network(world.config.network)["IPAM"]["Config"][0]["Gateway"])
 
@@ -204,5 +210,5 @@ def _machine_addresses() -> set[str]:
 
 def _rules(world: DockerWorld) -> list[str]:
     """Ours; Docker has some of its own for the same bridge."""
-    done = subprocess.run(["iptables", "-S"], capture_output=True, text=True, check=True)
+    done = subprocess.run(["iptables", "-w", "-S"], capture_output=True, text=True, check=True)
     return [line for line in done.stdout.splitlines() if f'"codehub:{world.config.installation}"' in line]

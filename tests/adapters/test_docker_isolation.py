@@ -8,7 +8,7 @@ import pytest
 
 from domain.model import OperationId, WorkspaceId
 from tests.adapters.docker_world import PORT, DockerWorld, new_workspace
-from tests.adapters.test_docker_hardening import _gateway, _machine_addresses, needs_iptables
+from tests.adapters.test_docker_hardening import _can_reach, _gateway, _machine_addresses, needs_iptables
 from tests.services import Services
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
@@ -49,7 +49,7 @@ async def test_no_service_is_in_reach(
     for name, port in ports.items():
         with socket.create_connection(("127.0.0.1", port), timeout=10):
             assert not _reached(world, ws, "127.0.0.1", [port]), name
-    assert _reached(world, ws, "127.0.0.1", [PORT]) == {PORT}, "it can reach nothing at all: this test says nothing"
+    assert _can_reach(world, ws, "127.0.0.1", PORT), "it can reach nothing at all: this test says nothing"
     ports["the Docker API"] = engine_port
     for address in {_gateway(world), *_machine_addresses()}:
         reached = _reached(world, ws, address, list(ports.values()))

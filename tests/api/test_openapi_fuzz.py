@@ -14,6 +14,8 @@ from schemathesis.specs.openapi.checks import ignored_auth
 from tests.api.world import Api, Person
 
 KEYS = itertools.count()
+SECONDS = 120
+"""For an answer: the server shares this process, and a busy machine stops it now and then."""
 
 
 async def _calls(api: Api, admin: Person, count: int) -> int:
@@ -70,7 +72,7 @@ def _fuzz(
         if mode is GenerationMode.POSITIVE and "Idempotency-Key" in (case.headers or {}):
             # The same one for another body is refused, rightly.
             case.headers["Idempotency-Key"] = f"key-{next(KEYS)}"
-        case.call_and_validate(base_url=url, headers=headers, excluded_checks=[ignored_auth])
+        case.call_and_validate(base_url=url, headers=headers, excluded_checks=[ignored_auth], timeout=SECONDS)
         made += 1
 
     try:

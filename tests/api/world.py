@@ -169,7 +169,8 @@ async def serving(
     passwords = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     database = await open_database(database_url)
     wakes = RecordedWakes()
-    config = config or ApiConfig(default_image="ide:latest")
+    # A busy machine takes its time, also to make the first connection: test_health looks at deadlines.
+    config = config or ApiConfig(default_image="ide:latest", check_deadline=60)
     deps = assemble(config, database, wakes, passwords, checks, bus, watched)
     app = create_app(deps)
     listener = listen("127.0.0.1", 0)
@@ -190,7 +191,7 @@ async def serving(
         passwords.close()
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not await condition():
         assert time.monotonic() < deadline, "it did not come true in time"

@@ -35,7 +35,7 @@ def volumes(docker_host: str, docker_runtime: DockerRuntime) -> Iterator[Volumes
 
 @pytest.fixture
 def s3_config(s3: S3) -> S3Config:
-    return S3Config(s3.endpoint, s3.access_key, s3.bucket, s3.secret_key, timeout=5)
+    return S3Config(s3.endpoint, s3.access_key, s3.bucket, s3.secret_key)
 
 
 @pytest.fixture

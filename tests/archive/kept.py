@@ -14,6 +14,7 @@ from domain.model import DesiredState, Operation, Phase, Workspace, WorkspaceId
 from domain.naming import archive_key, meta_key
 from tests.archive.bench import Bench
 from tests.archive.trees import Snapshot, snapshot
+from tests.integration.system import wake
 from workflows.client import Waker
 
 _BEGUN = """
@@ -38,7 +39,7 @@ class KeptHomes:
 
     async def want(self, workspace: WorkspaceId, desired: DesiredState) -> None:
         await self.bench.want(workspace, desired)
-        await self.waker.wake(workspace)
+        await wake(self.waker, workspace)
 
     async def turn(self) -> None:
         """Who has arrived goes back."""

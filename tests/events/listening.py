@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from adapters.postgres.attention import Attention
-from adapters.redis.events import EventBus
+from adapters.redis.events import EVERYONE, Event, EventBus, EventKind
+from adapters.tasks import end
 from coordinator.leader import Leader
 from coordinator.listener import EventListener
 from coordinator.publisher import Publisher
 from coordinator.wakes import Wakes
+from domain.model import UserId
 from starter.api.dependencies import Dependencies
 from tests.api.world import RecordedWakes
 
@@ -24,14 +26,32 @@ class Served(Protocol):
 
 @asynccontextmanager
 async def listening(database_url: str, served: Served, bus: EventBus) -> AsyncIterator[Leader]:
+    """Once entered, it listens, and what it told everyone at its start is over."""
     wakes = Wakes(Attention(served.deps.database), RecordedWakes(), grace=0.05)  # type: ignore[arg-type]
     listener = EventListener(database_url, wakes, Publisher(bus))
     leader = Leader(database_url, "test", {"listener": listener.run}, retry_interval=0.1)
-    task = asyncio.create_task(leader.run())
+    leading: list[asyncio.Task[None]] = []
     try:
-        while not leader.is_leader:
-            await asyncio.sleep(0.01)
+        async with bus.subscribed() as events:
+            leading.append(asyncio.create_task(leader.run()))
+            while (await anext(events)).user_id != EVERYONE:
+                pass
+        await heard(served)
         yield leader
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end(leading)
+
+
+async def heard(served: Served) -> None:
+    """The API listens, and has handled what was published before. At its start it has every screen look again: a test
+    that counts what a screen is told must not begin before that, nor publish what nobody would hear."""
+    hub = served.deps.hub
+    assert hub
+    screen = hub.open(UserId("nobody"))
+    try:
+        async with asyncio.timeout(60):
+            while not screen.arrived.is_set():
+                await hub.bus.publish([Event(EventKind.REFRESH, screen.user_id)])
+                await asyncio.sleep(0.01)
+    finally:
+        hub.close(screen)

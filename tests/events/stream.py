@@ -18,7 +18,7 @@ class Stream:
     last_id: str | None = None
     seen: list[tuple[str, Any]] = field(default_factory=list)
 
-    async def next(self, *kinds: str, seconds: float = 10) -> tuple[str, Any]:
+    async def next(self, *kinds: str, seconds: float = 30) -> tuple[str, Any]:
         """The next event of one of these kinds; heartbeats are passed over unless asked for."""
         async with asyncio.timeout(seconds):
             while True:
@@ -27,7 +27,7 @@ class Stream:
                 if kind in kinds or (not kinds and kind != "heartbeat"):
                     return kind, body
 
-    async def until(self, workspace_id: str, seconds: float = 10, **fields: Any) -> dict[str, Any]:
+    async def until(self, workspace_id: str, seconds: float = 30, **fields: Any) -> dict[str, Any]:
         """The next state of this workspace in which these fields have these values."""
         while True:
             _, body = await self.next("workspace_updated", seconds=seconds)

@@ -162,7 +162,8 @@ async def test_a_client_that_does_not_read_hurts_nobody(api: Api) -> None:
             await alice("PATCH", f"/api/v1/workspaces/{workspace}", {"memo": f"{number} " + "x" * 9000})
         began = time.monotonic()
         await reading.until(workspace, memo="99 " + "x" * 9000)
-        assert time.monotonic() - began < 5
+        # Far sooner than the one that does not read is given up.
+        assert time.monotonic() - began < events._SLOW_SECONDS / 2
         assert api.deps.hub is not None
         for screens in api.deps.hub._screens.values():
             assert all(len(screen.updated) <= 1 for screen in screens)

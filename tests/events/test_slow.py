@@ -20,7 +20,7 @@ from starter.api.hub import Hub, Screen, Shown
 from starter.api.logins import hash_secret
 from starter.api.standing import Standing
 from tests.api.world import Api, Person, serving, until
-from tests.events.listening import listening
+from tests.events.listening import heard, listening
 from tests.events.stream import watching
 
 
@@ -61,6 +61,7 @@ class Slow:
 async def api(database_url: str, bus: EventBus) -> AsyncIterator[Api]:
     """Where nobody tells of changes but the test."""
     async with serving(database_url, bus=bus) as api:
+        await heard(api)
         yield api
 
 
@@ -170,7 +171,7 @@ async def test_a_client_that_does_not_read_is_let_go(
 
                 await until(both, 20)
                 number = 0
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(150):
                     while hub.clients == 2:
                         number += 1
                         memo = f"{number} " + "ü" * 9000

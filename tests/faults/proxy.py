@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from tests.ports import free_port
+
 _CHUNK = 64 * 1024
 _RESET = struct.pack("ii", 1, 0)
 
@@ -118,9 +120,10 @@ class FaultProxy:
         if self._listen:
             self._server = await asyncio.start_unix_server(self._accept, self._listen)
             return
+        # Kept, so that whoever was refused finds it again; and one that nobody else takes in between, not even a client
+        # of this proxy as its own end of a connection.
+        self._port = self._port or free_port()
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
-        # Kept, so that whoever was refused finds it again.
-        self._port = self._server.sockets[0].getsockname()[1]
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = asyncio.current_task()

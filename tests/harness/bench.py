@@ -28,6 +28,8 @@ from domain.model import DesiredState, Operation, Phase, UserId, Workspace, Work
 from settings import Settings
 from tests.harness.cases import Case, Cases, NamedOperator, NamedReconciler
 from tests.harness.scenarios import MISSING_IMAGE, Scenario, files, home
+from tests.harness.world import HOLDS
+from tests.integration.system import wake
 from worker import Parts, actuators, pace, running
 from workflows.client import Waker
 from workflows.messages import OperateInput
@@ -107,6 +109,18 @@ class Bench(ABC):
             assert time.monotonic() < deadline, f"not {phase}: {row}"
             await asyncio.sleep(0.05)
 
+    async def until_put_right(self, workspace: WorkspaceId, phase: Phase) -> None:
+        """As `until`, and the engine holds what that phase says: what was done behind the workflow's back has been seen
+        by the sweep, and undone."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            await self.until(workspace, phase)
+            seen = await self.runtime.observe(workspace, probe=False)
+            if (seen.container, seen.volume) == HOLDS.get(phase, (seen.container, seen.volume)):
+                return
+            assert time.monotonic() < deadline, f"not put right: {phase} with {seen}"
+            await asyncio.sleep(0.05)
+
     async def snapshot(self, workspace: WorkspaceId) -> dict[str, Any]:
         """What matters of a workspace and its world: nothing that differs from run to run."""
         row = await self.row(workspace)
@@ -161,7 +175,7 @@ class TemporalBench(Bench):
         await self.until(workspace, Phase(row.desired_state))
 
     async def wake(self, workspace: WorkspaceId) -> None:
-        await Waker(self.parts.client).wake(workspace)
+        await wake(Waker(self.parts.client), workspace)
 
 
 @asynccontextmanager

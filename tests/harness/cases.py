@@ -54,7 +54,7 @@ class Case:
     struck: bool = False
     released: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
-    """Of a late call or a zombie: it has gone on."""
+    """Of a late call or a zombie: it has gone on, to its end."""
     late: asyncio.Task[None] | None = None
 
     def reached(self, call: str) -> bool:
@@ -81,9 +81,9 @@ class Case:
 
 @dataclass(eq=False)
 class Silence:
-    """An attempt whose heartbeats have stopped."""
+    """Of an attempt whose heartbeats have stopped."""
 
-    fallen: bool = False
+    zombie: Case | None = None
 
 
 ERRORS: Mapping[str, type[Exception]] = MappingProxyType(
@@ -205,12 +205,11 @@ async def _later(seconds: float, case: Case, call: Callable[[], Awaitable[object
 async def _fall_silent(case: Case) -> None:
     silence = _SILENCE.get()
     assert silence
-    silence.fallen = True
+    silence.zombie = case
     # As in a machine that stands still, it does not hear that it is cancelled either.
     while not case.released.is_set():
         with suppress(asyncio.CancelledError):
             await case.released.wait()
-    case.done.set()
 
 
 @asynccontextmanager
@@ -219,7 +218,7 @@ async def heartbeats() -> AsyncIterator[None]:
     silence = _SILENCE.get()
 
     async def beat() -> None:
-        while not (silence and silence.fallen):
+        while not (silence and silence.zombie):
             activity.heartbeat()
             await asyncio.sleep(1)
 
@@ -245,5 +244,10 @@ class NamedReconciler(Reconciler):
 
 class NamedOperator(Operator):
     async def run(self, operation: Operation, request: OperateInput) -> Step:
-        with working_for(request.workspace_id, Silence()):
-            return await super().run(operation, request)
+        silence = Silence()
+        try:
+            with working_for(request.workspace_id, silence):
+                return await super().run(operation, request)
+        finally:
+            if silence.zombie is not None:
+                silence.zombie.done.set()

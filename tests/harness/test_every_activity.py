@@ -141,9 +141,9 @@ async def _run(bench: TemporalBench, scenario: Scenario, case: Case) -> Workspac
     if case.struck and case.fault in {Fault.LATE, Fault.ZOMBIE}:
         case.released.set()
         await asyncio.wait_for(case.done.wait(), 60)
-        # What it did behind the workflow's back is seen by the sweep and put right.
+        # Several sweeps: each would be a chance to get it wrong.
         await asyncio.sleep(2.5)
-        await bench.until(workspace, final)
+        await bench.until_put_right(workspace, final)
     return workspace
 
 

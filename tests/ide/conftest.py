@@ -14,6 +14,9 @@ from tests.adapters.docker_world import DockerWorld, docker_world
 from tests.ide.hub import Hub, hub_with
 from tests.services import Services
 
+GRACE = 10
+"""Seconds until what does not obey SIGTERM is killed."""
+
 
 @pytest.fixture(scope="session")
 def ide_image(docker_host: str, services: Services) -> Iterator[str]:
@@ -30,7 +33,7 @@ def ide_image(docker_host: str, services: Services) -> Iterator[str]:
 
 @pytest.fixture
 async def world(docker_host: str, ide_image: str, installation: str) -> AsyncIterator[DockerWorld]:
-    async with docker_world(docker_host, ide_image, installation, limits=Limits(), stop_grace_seconds=10) as made:
+    async with docker_world(docker_host, ide_image, installation, limits=Limits(), stop_grace_seconds=GRACE) as made:
         yield made
 
 

@@ -5,11 +5,11 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 from playwright.async_api import TimeoutError as NotSeen
 
 from domain.model import DesiredState, Phase, WorkspaceId
-from tests.browser import launched
+from tests.browser import launched, visit
 from tests.ide.hub import Hub
 from tests.processes.deployment import PASSWORD
 from tests.web.world import Tab
@@ -30,6 +30,7 @@ async def test_a_persons_day(hub: Hub, chromium: str) -> None:
     """Log in, create a workspace, watch it load, run a command in the IDE's terminal; the file is there again after it
     fell asleep under an open but untouched tab and was woken by a visit, and after archive and restore.
     """
+    expect.set_options(timeout=PATIENCE)
     async with launched(chromium) as browser:
         page = await browser.new_page()
         page.set_default_timeout(PATIENCE)
@@ -39,7 +40,7 @@ async def test_a_persons_day(hub: Hub, chromium: str) -> None:
         ws = await _created(page, hub)
         url = f"{hub.url}/w/{ws}/"
 
-        await page.goto(url)
+        await visit(page, url)
         await page.wait_for_selector("main[data-page=following]")
         await _lands(page, hub, ws)
         await _command(page, hub, ws)
@@ -50,14 +51,14 @@ async def test_a_persons_day(hub: Hub, chromium: str) -> None:
         await hub.patch(ws, standby_ttl_seconds=UNTOUCHED)
         await hub.until_phase(ws, Phase.STANDBY)
         await hub.patch(ws, standby_ttl_seconds=0)
-        await page.goto(url)
+        await visit(page, url)
         await page.wait_for_selector("main[data-page=following]")
         await _lands(page, hub, ws)
         await page.wait_for_selector(MADE)
 
         await hub.patch(ws, desired_state=DesiredState.ARCHIVED)
         await hub.until_phase(ws, Phase.ARCHIVED)
-        await page.goto(url)
+        await visit(page, url)
         await page.click("main[data-page=restore_needed] button:has-text('Restore')")
         await _lands(page, hub, ws)
         await page.wait_for_selector(MADE)
@@ -66,7 +67,7 @@ async def test_a_persons_day(hub: Hub, chromium: str) -> None:
 
 
 async def _created(page: Page, hub: Hub) -> WorkspaceId:
-    await page.goto(f"{hub.url}/")
+    await visit(page, f"{hub.url}/")
     tab = Tab(page, [])
     await tab.log_in("admin", PASSWORD)
     await tab.create("my work")

@@ -22,6 +22,7 @@ from starter.ide.build import built_file
 from starter.ide.engine import Engine
 from starter.ide.image import ensure_image
 from starter.ide.recipe import LABEL, ORIGIN_LABEL, REPOSITORY, Recipe
+from tests.cli.installation import stalled
 from tests.ide.image_registry import image_registry
 from tests.ide.told import Told
 
@@ -98,9 +99,11 @@ async def test_nothing_to_do(world: World) -> None:
     world.file.unlink()
     world.told.steps.clear()
     world.told.finished.clear()
-    began = time.monotonic()
+    began, waited = time.monotonic(), stalled()
     await world.ensure()
-    assert time.monotonic() - began < 2
+    took, waited = time.monotonic() - began, stalled() - waited
+    # What other programs made it wait for a processor is not its own.
+    assert took < 2 + min(waited, 10), (took, waited)
     assert (world.told.steps, world.told.finished) == ([], [])
 
 
@@ -155,10 +158,11 @@ async def test_silent_registry(world: World, silent: str, monkeypatch: pytest.Mo
     """A registry that doesn't answer costs seconds, not minutes, and the message is one line that says what to do."""
     monkeypatch.setattr(registry, "ANSWER_SECONDS", 1.0)
     world.recipe = replace(world.recipe, public_image=f"{silent}/code-server:1")
-    began = time.monotonic()
+    began, waited = time.monotonic(), stalled()
     with pytest.raises(EmbeddedError, match=r"no answer for 1 s.*WORKSPACE_IMAGE") as caught:
         await world.ensure()
-    assert time.monotonic() - began < 4
+    took, waited = time.monotonic() - began, stalled() - waited
+    assert took < 4 + min(waited, 10), (took, waited)
     assert "\n" not in caught.value.message
 
 

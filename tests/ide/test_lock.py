@@ -32,11 +32,11 @@ async def test_second_waits(tmp_path: Path) -> None:
 
     async with alone(tmp_path, told.append):
         waiting = asyncio.create_task(second())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not told:
                 await asyncio.sleep(0.01)
         order.append("first")
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 30)
     assert order == ["first", "second"]
     assert "waiting" in told[0]
 
@@ -51,7 +51,7 @@ async def test_killed_holder(tmp_path: Path) -> None:
         holder.kill()
         holder.wait()
         holder.stdout.close()
-    async with asyncio.timeout(5), alone(tmp_path, lambda _: None):
+    async with asyncio.timeout(30), alone(tmp_path, lambda _: None):
         pass
 
 

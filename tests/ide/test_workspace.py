@@ -9,11 +9,14 @@ from domain.model import WorkspaceId
 from domain.observation import ContainerState
 from starter.ide.rootfs import machine_suite, public_sources
 from tests.adapters.docker_world import DockerWorld, new_operation, new_workspace
+from tests.cli.installation import stalled
+from tests.ide.conftest import GRACE
 
 # The first run on a machine builds the image.
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
 STOPS_WITHIN = 2.0
+READY_SECONDS = 60.0
 SPDLOG = """
 const spdlog = require('/usr/local/lib/code-server/lib/vscode/node_modules/@vscode/spdlog');
 spdlog.createAsyncRotatingLogger('name', '/tmp/log/some.log', 40, 2).then((log) => {
@@ -81,9 +84,11 @@ async def test_stops_at_once(world: DockerWorld, *, init: bool) -> None:
     await world.runtime.create_volume(ws, new_operation())
     await world.runtime.start(ws, world.image, new_operation())
     world.inside(ws, "setsid sleep 1000 > /dev/null 2>&1 &")
-    began = time.monotonic()
+    began, waited = time.monotonic(), stalled()
     await world.runtime.stop(ws)
-    assert time.monotonic() - began < STOPS_WITHIN
+    took, waited = time.monotonic() - began, stalled() - waited
+    # What other programs made it wait for a processor is not its own; killed, it would have taken all of its grace.
+    assert took < STOPS_WITHIN + min(waited, GRACE / 2), (took, waited)
     assert world.container(ws) is None
 
 
@@ -119,7 +124,9 @@ async def test_log_files(world: DockerWorld, ws: WorkspaceId) -> None:
 
 
 async def _endpoint(world: DockerWorld, ws: WorkspaceId) -> str:
-    seen = await world.runtime.observe(ws, probe=True)
-    assert seen.container is ContainerState.READY
+    """It is asked for two seconds at most, in which a busy machine may not get to answer: then again."""
+    deadline = time.monotonic() + READY_SECONDS
+    while (seen := await world.runtime.observe(ws, probe=True)).container is not ContainerState.READY:
+        assert time.monotonic() < deadline, seen
     assert seen.endpoint
     return seen.endpoint

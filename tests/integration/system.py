@@ -32,7 +32,7 @@ from domain.observation import Presence
 from settings import Settings
 from worker import Parts, pace, running
 from worker import actuators as all_actuators
-from workflows.client import Waker
+from workflows.client import TemporalUnavailable, Waker
 
 
 class NoArchives:
@@ -57,7 +57,7 @@ class System:
 
     async def create(self, desired: DesiredState = DesiredState.RUNNING, image: str | None = None) -> WorkspaceId:
         workspace_id = await self.insert(desired, image)
-        await self.waker.wake(workspace_id)
+        await self.wake(workspace_id)
         return workspace_id
 
     async def insert(self, desired: DesiredState = DesiredState.RUNNING, image: str | None = None) -> WorkspaceId:
@@ -75,15 +75,18 @@ class System:
 
     async def want(self, workspace_id: WorkspaceId, desired: DesiredState) -> None:
         await self.desired.set(workspace_id, desired)
-        await self.waker.wake(workspace_id)
+        await self.wake(workspace_id)
 
     async def delete(self, workspace_id: WorkspaceId) -> None:
         await self.desired.delete(workspace_id)
-        await self.waker.wake(workspace_id)
+        await self.wake(workspace_id)
 
     async def recover(self, workspace_id: WorkspaceId) -> None:
         await self.desired.recover(workspace_id)
-        await self.waker.wake(workspace_id)
+        await self.wake(workspace_id)
+
+    async def wake(self, workspace_id: WorkspaceId) -> None:
+        await wake(self.waker, workspace_id)
 
     async def row(self, workspace_id: WorkspaceId) -> Workspace:
         found = await self.store.load(workspace_id)
@@ -103,6 +106,19 @@ class System:
 
     async def until_phase(self, workspace_id: WorkspaceId, phase: Phase, seconds: float = 30) -> Workspace:
         return await self.until(workspace_id, lambda ws: ws.phase is phase and ws.operation is Operation.NONE, seconds)
+
+
+async def wake(waker: Waker, workspace_id: WorkspaceId, seconds: float = 60) -> None:
+    """Until it is taken. A server that has a lot to do may take longer than people are made to wait, and not everywhere
+    is there somebody who makes up for it.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await waker.wake(workspace_id)
+        except TemporalUnavailable:
+            if time.monotonic() > deadline:
+                raise
 
 
 @asynccontextmanager

@@ -4,6 +4,8 @@ import hashlib
 import os
 import stat
 import subprocess
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import docker
@@ -18,8 +20,9 @@ pytestmark = pytest.mark.docker
 
 
 @pytest.fixture
-def engine(docker_host: str) -> docker.DockerClient:
-    return docker.DockerClient(base_url=docker_host)
+def engine(docker_host: str) -> Iterator[docker.DockerClient]:
+    with closing(docker.DockerClient(base_url=docker_host)) as client:
+        yield client
 
 
 def home_of(engine: docker.DockerClient, workspace: str) -> Path:

@@ -2,6 +2,10 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import docker
 import pytest
@@ -20,8 +24,9 @@ from tests.integration.system import System, system
 
 
 @pytest.fixture
-def engine(docker_host: str) -> docker.DockerClient:
-    return docker.DockerClient(base_url=docker_host)
+def engine(docker_host: str) -> Iterator[docker.DockerClient]:
+    with closing(docker.DockerClient(base_url=docker_host)) as client:
+        yield client
 
 
 @pytest.mark.docker
@@ -39,13 +44,32 @@ async def test_a_container_that_goes_is_noticed_within_two_seconds_and_started_a
     async with system(temporal_client, database_url, docker_runtime, test_image, settings=settings) as running:
         workspace = await running.create()
         await running.until_phase(workspace, Phase.RUNNING)
+        # The observer stands for election by itself.
+        await until(lambda: any(watch._subscribed for watch in docker_runtime._watches))
         before = engine.containers.get(container_name(workspace))
-        gone = time.monotonic()
-        before.remove(force=True) if how == "remove" else before.kill()
-        await running.until(workspace, lambda ws: ws.operation is Operation.STARTING, seconds=2)
-        assert time.monotonic() - gone < 2
+        # Not in the loop: who is to notice runs in it.
+        await asyncio.to_thread(lambda: before.remove(force=True) if how == "remove" else before.kill())
+        await running.until(workspace, lambda ws: ws.operation is Operation.STARTING)
+        assert await _noticed(running, workspace) - _gone(engine, before.id) < timedelta(seconds=2)
         await running.until_phase(workspace, Phase.RUNNING)
         assert engine.containers.get(container_name(workspace)).id != before.id
+
+
+def _gone(engine: docker.DockerClient, container: str | None) -> datetime:
+    """By the engine's own account: to be asked, and to answer, takes it a moment on a busy machine."""
+    filters = {"container": container, "event": "die"}
+    # docker-py would leave out the fraction of its second.
+    now: Any = f"{time.time():.9f}"
+    (died,) = engine.events(since=1, until=now, filters=filters, decode=True)
+    return datetime.fromtimestamp(died["timeNano"] / 1e9, UTC)
+
+
+async def _noticed(running: System, workspace: WorkspaceId) -> datetime:
+    """When it was begun to start it again: on the same machine, so by the same clock."""
+    at: datetime = await running.parts.database.fetchval(
+        "SELECT max(started_at) FROM operations WHERE workspace_id = $1 AND operation = 'STARTING'", workspace
+    )
+    return at
 
 
 async def test_without_events_the_sweep_notices(temporal_client: Client, database_url: str) -> None:
@@ -58,7 +82,8 @@ async def test_without_events_the_sweep_notices(temporal_client: Client, databas
             await running.until_phase(workspace, Phase.RUNNING)
         for workspace in workspaces:
             runtime._containers.pop(workspace)  # no event
-        deadline = time.monotonic() + 5
+        # What is promised; nobody else looks before an hour is over.
+        deadline = time.monotonic() + 15
         while len(runtime._containers) < 3:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)
@@ -72,7 +97,7 @@ async def test_a_volume_that_vanished_is_data_lost_and_never_an_empty_home(
     workspace = await on_docker.create(DesiredState.STANDBY)
     await on_docker.until_phase(workspace, Phase.STANDBY)
     engine.volumes.get(volume_name(workspace)).remove()
-    row = await on_docker.until_phase(workspace, Phase.ERROR, seconds=15)
+    row = await on_docker.until_phase(workspace, Phase.ERROR)
     assert row.error_reason is ErrorReason.DATA_LOST
     assert not engine.volumes.list(filters={"name": volume_name(workspace)})
     await on_docker.recover(workspace)
@@ -139,10 +164,12 @@ async def test_a_wake_that_the_api_could_not_send_is_sent_by_the_listener(
     async with system(temporal_client, database_url, MemoryRuntime(), "image", settings=settings) as running:
         first = await running.create()
         await running.until_phase(first, Phase.RUNNING)
+        await _somebody_listens(running)
+        # Else it is the census that finds the new one, after a minute.
         workspace = await running.insert()
-        await running.until_phase(workspace, Phase.RUNNING, seconds=5)
+        await running.until_phase(workspace, Phase.RUNNING)
         await running.desired.set(workspace, DesiredState.STANDBY)
-        await running.until_phase(workspace, Phase.STANDBY, seconds=5)
+        await running.until_phase(workspace, Phase.STANDBY)
 
 
 async def test_a_wake_that_nobody_heard_is_found_by_the_sweep(temporal_client: Client, database_url: str) -> None:
@@ -151,7 +178,7 @@ async def test_a_wake_that_nobody_heard_is_found_by_the_sweep(temporal_client: C
     async with system(temporal_client, database_url, runtime, "image", coordinator=False) as running:
         workspace = await running.insert()
     async with system(temporal_client, database_url, runtime, "image") as running:
-        await running.until_phase(workspace, Phase.RUNNING, seconds=20)
+        await running.until_phase(workspace, Phase.RUNNING)
 
 
 async def test_leftovers_of_a_deleted_workspace_are_removed(in_memory: System) -> None:
@@ -162,10 +189,18 @@ async def test_leftovers_of_a_deleted_workspace_are_removed(in_memory: System) -
     await in_memory.delete(workspace)
     await in_memory.until_phase(workspace, Phase.DELETED)
     await in_memory.runtime.create_volume(workspace, OperationId("lost"))
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not (await in_memory.runtime.observe(workspace, probe=False)).gone:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
+
+
+async def _somebody_listens(running: System) -> None:
+    """The leader stands for election by itself, and its listener connects then; of its channels this is the last."""
+    listens = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%logins_changed%'"
+    async with asyncio.timeout(30):
+        while not await running.parts.database.fetch(listens):
+            await asyncio.sleep(0.05)
 
 
 async def _run_of(client: Client, workspace: WorkspaceId) -> str | None:

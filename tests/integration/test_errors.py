@@ -134,7 +134,7 @@ async def test_recover_goes_on_towards_the_desired_state(temporal_client: Client
     async with system(temporal_client, database_url, runtime, "image", actuators=starting(start)) as running:
         workspace = await running.create()
         await running.until_phase(workspace, Phase.ERROR)
-        await running.waker.wake(workspace)
+        await running.wake(workspace)
         await asyncio.sleep(1.5)
         assert (await running.row(workspace)).phase is Phase.ERROR
         broken = False

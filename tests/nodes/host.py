@@ -14,6 +14,7 @@ from starter.embedded.dockerd import Dockerd
 from starter.embedded.state import State
 from starter.embedded.supervisor import Supervisor
 from tests.embedded import image
+from tests.embedded.engines import ensure_network
 from tests.processes.process import ROOT, CodehubProcess
 
 
@@ -63,8 +64,7 @@ class Host:
     async def start_engine(self) -> None:
         # Nothing of it is worth an orderly stop.
         await self.supervisor.start(replace(self.dockerd.child(), stop_patience=2.0))
-        # One engine after the other: two that choose addresses at the same moment choose the same.
-        await self.runtime.ensure_network()
+        await ensure_network(self.runtime)
         self.image = await asyncio.to_thread(image.build, self.dockerd.host, self.installation)
 
     def start_worker(self, **env: str) -> Command:

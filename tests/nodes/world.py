@@ -16,8 +16,9 @@ from temporalio.client import Client
 from adapters.postgres.database import Database, open_database
 from adapters.postgres.rows import to_workspace
 from domain.model import DesiredState, Operation, Phase, Workspace, WorkspaceId
-from domain.observation import Presence
-from tests.conftest import own_bucket, own_database, own_namespace
+from domain.observation import ContainerState, Presence
+from tests.conftest import own_bucket, own_database
+from tests.namespaces import own_namespace
 from tests.nodes.host import Command, Host
 from tests.ports import free_port
 from tests.processes.deployment import PASSWORD, QUICK
@@ -26,7 +27,8 @@ from tests.services import OWN_PREFIX, Services
 
 PATIENT = 240.0
 """How long anything may take on a machine that has a lot to do."""
-LOST_SECONDS = 6
+LOST_SECONDS = 9
+"""Long enough for a worker to be heard of in time, also on a machine that has a lot to do."""
 
 
 @dataclass
@@ -63,6 +65,17 @@ class World:
 
     async def until_phase(self, workspace: WorkspaceId, phase: Phase, seconds: float = PATIENT) -> Workspace:
         return await self.until(workspace, lambda ws: ws.phase is phase and ws.operation is Operation.NONE, seconds)
+
+    async def until_it_runs(self, workspace: WorkspaceId, seconds: float = PATIENT) -> Workspace:
+        """As its row says, and its engine: a row says RUNNING until somebody has seen that an engine has died."""
+        deadline = time.monotonic() + seconds
+        while True:
+            row = await self.until_phase(workspace, Phase.RUNNING, seconds)
+            seen = await self.hosts[row.node or ""].runtime.observe(workspace, probe=True)
+            if (seen.container, seen.endpoint) == (ContainerState.READY, row.endpoint):
+                return row
+            assert time.monotonic() < deadline, f"still {seen}{self.words()}"
+            await asyncio.sleep(0.05)
 
     async def on_nodes(self) -> dict[str, list[str]]:
         rows = await self.database.fetch(

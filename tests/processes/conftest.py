@@ -54,4 +54,5 @@ async def slow_image(docker_host: str, test_image: str, installation: str) -> As
 
 
 def slow(world: DockerWorld) -> str:
-    return world.image_running("/bin/sh", "-c", "sleep 5; exec /entrypoint")
+    """So that whoever sees that its start has begun has time to act before it is over."""
+    return world.image_running("/bin/sh", "-c", "sleep 8; exec /entrypoint")

@@ -42,7 +42,9 @@ class CodehubProcess:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.output.splitlines() if line.startswith("{")]
+        # The last line may be half written.
+        whole, _, _ = self.output.rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
     @property
     def alive(self) -> bool:
@@ -56,11 +58,14 @@ class CodehubProcess:
             return next((line for line in wanted if all(line.get(key) == fields[key] for key in fields)), None)
 
         deadline = time.monotonic() + seconds
-        while (found := find()) is None:
-            assert self.alive, f"it ended with {self._process.returncode}: {self.output[-2000:]}"
+        while True:
+            # Asked first: it may say it, and end, at any moment.
+            alive = self.alive
+            if (found := find()) is not None:
+                return found
+            assert alive, f"it ended with {self._process.returncode}: {self.output[-2000:]}"
             assert time.monotonic() < deadline, f"it did not say {event} {fields}: {self.output[-2000:]}"
             await asyncio.sleep(0.02)
-        return found
 
     def kill(self) -> None:
         self._process.kill()

@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 
 from domain.model import DesiredState, Operation, Phase, WorkspaceId
+from domain.observation import ContainerState
 from starter.embedded.dockerd import Dockerd
 from tests.adapters.docker_world import docker_world
 from tests.conftest import OwnServices
 from tests.embedded import image
+from tests.embedded.engines import ensure_network
 from tests.faults.proxy import FaultProxy
 from tests.harness.rows import failures
 from tests.processes.conftest import Deploy, slow
-from tests.processes.deployment import Deployment, killed
+from tests.processes.deployment import AT_REST, Deployment, killed
+from tests.processes.process import until
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
@@ -82,6 +85,7 @@ async def test_an_engine_that_comes_back_without_its_containers(
     await stack.add(dockerd.child())
     name = await asyncio.to_thread(image.build, dockerd.host, installation)
     deployment = await deploy(dockerd.host, DOCKER_HOST=dockerd.host, WORKSPACE_IMAGE=name)
+    await ensure_network(deployment.runtime)
     async with docker_world(dockerd.host, name, installation) as world:
         await deployment.worker()
         create = deployment.console.create
@@ -95,6 +99,8 @@ async def test_an_engine_that_comes_back_without_its_containers(
             await stack.supervisor.resume("dockerd")
         else:
             await killed(stack, "dockerd")
+        # Its row says RUNNING until somebody has looked.
+        await until(lambda: _runs(deployment, running), AT_REST, "it is not started again")
         await deployment.converged()
         phases = [(await deployment.row(one)).phase for one in (running, standby, archived, under_way)]
         assert phases == [Phase.RUNNING, Phase.STANDBY, Phase.ARCHIVED, Phase.RUNNING]
@@ -105,6 +111,10 @@ async def test_an_engine_that_comes_back_without_its_containers(
 
 
 RUNNING, STANDBY, ARCHIVED = DesiredState.RUNNING, DesiredState.STANDBY, DesiredState.ARCHIVED
+
+
+async def _runs(deployment: Deployment, workspace: WorkspaceId) -> bool:
+    return (await deployment.runtime.observe(workspace, probe=True)).container is ContainerState.READY
 
 
 @asynccontextmanager

@@ -16,7 +16,8 @@ from tests.processes.person import WORKSPACES, Person
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
-TTL = 5
+TTL = 15
+"""Long enough for who is active to be heard of, also on a machine that has a lot to do."""
 PAUSE = 0.3
 # Says something again and again to whoever asks, and hears nothing more.
 SAYS = r"""

@@ -20,7 +20,7 @@ async def test_what_changes_while_nobody_listens_reaches_who_watches(deployment:
         timeout = aiohttp.ClientTimeout(total=None)
         async with person.client.get(f"{person.url}/api/v1/events", timeout=timeout) as answer:
             stream = Stream(answer.content)
-            await stream.until(workspace, phase="STANDBY")
+            await stream.until(workspace, phase="STANDBY", seconds=AT_REST)
             other.pause()
             leader.kill()
             # Nobody listens: no notification of these changes is ever heard.

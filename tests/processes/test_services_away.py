@@ -1,5 +1,6 @@
 """Redis or S3 is away: what does not need them goes on, what does waits (issue 2, PROMISE 25)."""
 
+import aiohttp
 import pytest
 
 from domain.model import DesiredState, Operation, Phase
@@ -8,6 +9,7 @@ from tests.faults.proxy import FaultProxy
 from tests.ports import free_port
 from tests.processes.conftest import Deploy
 from tests.processes.deployment import AT_REST
+from tests.processes.person import Person
 from tests.processes.process import until
 from tests.telemetry.exposed import TOKEN, samples, scraped
 
@@ -27,12 +29,12 @@ async def test_without_redis_workspaces_come_and_go(deploy: Deploy, own_services
         await deployment.until_phase(workspace, Phase.RUNNING)
         await person.want(workspace, DesiredState.ARCHIVED)
         await deployment.until_phase(workspace, Phase.ARCHIVED)
-        status, ready = await person.ask("GET", "/health/ready")
-        assert (status, ready["error"]["message"]) == (503, "redis does not answer")
+        await until(lambda: _only_redis_is_away(person), AT_REST, "Redis is not all that does not answer")
         await until(lambda: _left_out(port), AT_REST, "neither the TTL runner nor a loop counted that Redis was away")
         await stack.supervisor.resume("valkey")
         await worker.said("found", service="Redis")
-        async with person.client.get(f"{person.url}/api/v1/events") as events:
+        timeout = aiohttp.ClientTimeout(AT_REST)
+        async with person.client.get(f"{person.url}/api/v1/events", timeout=timeout) as events:
             await person.want(workspace, DesiredState.RUNNING)
             await deployment.until_phase(workspace, Phase.RUNNING)
             async for line in events.content:
@@ -41,9 +43,16 @@ async def test_without_redis_workspaces_come_and_go(deploy: Deploy, own_services
         assert not await deployment.wrong()
 
 
+async def _only_redis_is_away(person: Person) -> bool:
+    """On a busy machine another one may take longer than the API waits for it, once."""
+    status, ready = await person.ask("GET", "/health/ready")
+    return (status, ready["error"]["message"]) == (503, "redis does not answer")
+
+
 async def _left_out(port: int) -> bool:
     shown = samples((await scraped(f"http://127.0.0.1:{port}/metrics"))[1])
-    return shown["codehub_ttl_standby_skipped_total"][()] > 0 and sum(shown["codehub_skipped_total"].values()) > 0
+    skipped = shown.get("codehub_skipped_total", {})
+    return shown["codehub_ttl_standby_skipped_total"][()] > 0 and sum(skipped.values()) > 0
 
 
 async def test_without_s3_workspaces_start_and_stop(deploy: Deploy, s3: S3) -> None:

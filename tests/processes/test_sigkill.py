@@ -16,10 +16,10 @@ from tests.processes.storm import Storm
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 
-async def test_killed_in_the_middle_of_starting(deployment: Deployment) -> None:
+async def test_killed_in_the_middle_of_starting(deployment: Deployment, slow_image: str) -> None:
     """Issue 2: kill -9 of the only worker in STARTING; the next one finishes it, and nothing counts as an error."""
     worker = await deployment.worker()
-    workspace = await deployment.console.create()
+    workspace = await deployment.console.create(image=slow_image)
     await deployment.until_operation(workspace, Operation.STARTING)
     worker.kill()
     row = await deployment.row(workspace)
@@ -56,8 +56,8 @@ async def _storm(deploy: Deploy, *, workspaces: int, rounds: int, kills: int, wi
         for number in range(rounds):
             async with storm.raging(workspaces):
                 for _ in range(kills):
-                    await until(lambda: _enough(storm, workspaces // 3), AT_REST, "nothing is under way")
                     await asyncio.sleep(storm.dice.uniform(0, 2))
+                    await until(lambda: _enough(storm, workspaces // 3), AT_REST, "nothing is under way")
                     caught.append(await storm.in_transition())
                     for worker in workers:
                         worker.kill()

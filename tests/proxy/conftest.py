@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 import uvloop
 
+from starter.proxy import identities, proxy
 from tests.conftest import OwnServices, own_database, own_stacks
 from tests.proxy.world import Person, Workspace, World, comes, serving, workspace
 from tests.services import Services
@@ -54,7 +55,8 @@ async def urls(services: Services, postgres_url: str, database_template: str) ->
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(urls: tuple[str, str]) -> AsyncIterator[World]:
-    async with serving(*urls) as world:
+    # What was seen is for the tests to look at: none of it is reported, and forgotten, meanwhile.
+    async with serving(*urls, flush_interval=3600) as world:
         yield world
 
 
@@ -69,6 +71,15 @@ async def world(server: World) -> AsyncIterator[World]:
     server.wakes.woken.clear()
     yield server
     await comes(lambda: not server.proxy.open)
+
+
+@pytest.fixture
+def only_if_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks by himself whether a login still stands: what ends with one ends by being told, however long a
+    busy machine takes for it. To be named by `usefixtures`, before `world`, which has the proxy begin anew.
+    """
+    monkeypatch.setattr(identities, "SECONDS", 600.0)
+    monkeypatch.setattr(proxy, "SECONDS", 600.0)
 
 
 @pytest_asyncio.fixture(loop_scope="module")

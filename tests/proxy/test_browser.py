@@ -13,7 +13,8 @@ from playwright.async_api import Browser
 from adapters.redis.events import Event, EventBus, EventKind
 from domain.limits import Limits
 from domain.model import WorkspaceId
-from tests.browser import launched
+from tests.browser import launched, visit
+from tests.events.telling import again_and_again
 from tests.proxy.world import Person, Workspace, World, comes, serving, until
 
 pytestmark = pytest.mark.timeout(300)
@@ -75,7 +76,7 @@ async def test_from_sleep_to_the_ide(world: World, alice: Person, ws: Workspace,
     """Opening it wakes it; the page shows what goes on and opens the very address that was asked for."""
     workspace_id = await world.row(alice, ws.endpoint, phase="STANDBY", desired_state="STANDBY", name="asleep")
     url = f"{world.origin}/w/{workspace_id}/a/b?c=d#e"
-    await page.goto(url)
+    await visit(page, url)
     await _shows(page, "following")
     assert world.wakes.woken.count(WorkspaceId(workspace_id)) == 1
     await page.wait_for_selector("li.now:has-text('Start')")
@@ -91,7 +92,7 @@ async def test_without_events(world: World, alice: Person, ws: Workspace, page: 
     """No event comes: it asks, and opens all the same."""
     workspace_id = await world.row(alice, ws.endpoint, phase="STANDBY", desired_state="STANDBY")
     await page.route("**/api/v1/events", lambda route: route.abort())
-    await page.goto(f"{world.origin}/w/{workspace_id}/")
+    await visit(page, f"{world.origin}/w/{workspace_id}/")
     await _shows(page, "following")
     await world.update(workspace_id, phase="RUNNING")
     await _opened(page, f"{world.origin}/w/{workspace_id}/")
@@ -106,19 +107,20 @@ async def test_progress(world: World, alice: Person, page: Any) -> None:
     await world.deps.database.execute(
         "UPDATE operations SET bytes_done = 250000000, bytes_total = 1000000000 WHERE workspace_id = $1", workspace_id
     )
-    await page.goto(f"{world.origin}/w/{workspace_id}/")
+    await visit(page, f"{world.origin}/w/{workspace_id}/")
     await page.wait_for_selector("#bytes:has-text('250 MB of 1.0 GB')")
     details = {"bytes_done": 500_000_000, "bytes_total": 1_000_000_000, "attempt": 1}
     event = Event(EventKind.PROGRESS, alice.id, WorkspaceId(workspace_id), details)
-    await EventBus(world.redis).publish([event])
-    await page.wait_for_selector("#bytes:has-text('500 MB of 1.0 GB')")
-    await page.wait_for_function("document.querySelector('.bar i').style.width === '50%'")
+    # The page shows what it asked for before it listens.
+    async with again_and_again(EventBus(world.redis), event):
+        await page.wait_for_selector("#bytes:has-text('500 MB of 1.0 GB')")
+        await page.wait_for_function("document.querySelector('.bar i').style.width === '50%'")
 
 
 async def test_restoring_is_a_persons_decision(world: World, alice: Person, page: Any) -> None:
     """The button asks for RUNNING, and the page follows from there."""
     workspace_id = await world.row(alice, phase="ARCHIVED", desired_state="ARCHIVED")
-    await page.goto(f"{world.origin}/w/{workspace_id}/")
+    await visit(page, f"{world.origin}/w/{workspace_id}/")
     await _shows(page, "restore_needed")
     assert await world.desired(workspace_id) == "ARCHIVED"
     await page.click("button:has-text('Restore')")
@@ -129,7 +131,7 @@ async def test_restoring_is_a_persons_decision(world: World, alice: Person, page
 async def test_recovering(world: World, alice: Person, ws: Workspace, page: Any) -> None:
     """The reason, what to do, and a button that does it."""
     workspace_id = await world.row(alice, ws.endpoint, phase="ERROR", error_reason="DataLost")
-    await page.goto(f"{world.origin}/w/{workspace_id}/")
+    await visit(page, f"{world.origin}/w/{workspace_id}/")
     await _shows(page, "error")
     assert "DataLost" in await page.inner_text("main")
     await page.click("button:has-text('Recover')")
@@ -142,7 +144,7 @@ async def test_an_operation_that_ends_asleep(world: World, alice: Person, page: 
     """Followed to its end, it is then woken: the person is still looking."""
     workspace_id = await world.row(alice, "127.0.0.1:1", phase="RUNNING", desired_state="STANDBY")
     await world.busy(workspace_id, "STOPPING")
-    await page.goto(f"{world.origin}/w/{workspace_id}/")
+    await visit(page, f"{world.origin}/w/{workspace_id}/")
     await page.wait_for_selector(".badge:has-text('Stopping')")
     await world.update(workspace_id, phase="STANDBY", operation="NONE", op_id=None, op_started_at=None)
     await comes(lambda: WorkspaceId(workspace_id) in world.wakes.woken, PATIENCE / 1000)
@@ -153,7 +155,7 @@ async def test_an_operation_that_ends_asleep(world: World, alice: Person, page: 
 async def test_a_dead_one_comes_back(world: World, alice: Person, ws: Workspace, page: Any) -> None:
     """The page tries on its own, which counts as nobody's activity, and opens it."""
     workspace_id = await world.row(alice, "127.0.0.1:1")
-    await page.goto(f"{world.origin}/w/{workspace_id}/")
+    await visit(page, f"{world.origin}/w/{workspace_id}/")
     await _shows(page, "unreachable")
     async with page.expect_response(lambda answer: answer.status == 502):
         """It tries again."""
@@ -169,7 +171,7 @@ async def test_making_room(urls: tuple[str, str], ws: Workspace, browser: Browse
         running = await world.row(alice, ws.endpoint, name="the other")
         asleep = await world.row(alice, ws.endpoint, phase="STANDBY", desired_state="STANDBY")
         async for page in _tab(browser, world.origin, alice):
-            await page.goto(f"{world.origin}/w/{asleep}/")
+            await visit(page, f"{world.origin}/w/{asleep}/")
             await _shows(page, "limit")
             await page.click("li:has-text('the other') button")
             await page.wait_for_selector("button:has-text('Stopping')")
@@ -189,7 +191,7 @@ async def test_a_workspaces_page_gets_no_cookie_of_ours(world: World, alice: Per
     answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nSet-Cookie: own=1; Path=/\r\nSet-Cookie: session=evil\r\n"
     ws.answer = answer + b"Content-Length: 2\r\n\r\nok"
     path = f"/w/{await world.row(alice, ws.endpoint)}/"
-    await page.goto(world.origin + path)
+    await visit(page, world.origin + path)
     assert await page.evaluate("document.cookie") == "own=1"
     await page.evaluate("fetch('asset').then(answer => answer.text())")
     assert b"Cookie: own=1\r\n" in ws.received
@@ -209,7 +211,7 @@ async def test_on_a_host_of_its_own(urls: tuple[str, str], ws: Workspace, browse
         asleep = await world.row(alice, ws.endpoint, phase="STANDBY", desired_state="STANDBY")
         host = f"http://{asleep}.ws.localhost:{world.port}"
         async for page in _tab(browser, hub, alice):
-            await page.goto(f"{host}/a?b=c")
+            await visit(page, f"{host}/a?b=c")
             await _shows(page, "following")
             assert page.url == f"{hub}/w/{asleep}/a?b=c"
             await world.update(asleep, phase="RUNNING")

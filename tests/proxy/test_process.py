@@ -10,10 +10,11 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
+from adapters.postgres.database import open_database
 from adapters.redis.activity import ActivityLog
 from tests.proxy.process import Served, served
 from tests.proxy.test_websocket import echo
-from tests.proxy.world import Workspace, closed
+from tests.proxy.world import Workspace, closed, comes
 from tests.telemetry.exposed import samples
 
 MIB = 1024 * 1024
@@ -90,6 +91,8 @@ async def test_a_slow_reader_costs_little(database_url: str, redis_url: str, tmp
         # The reader of this side is what does not read: its buffer is small.
         _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
         writer.write(server.head("GET"))
+        # Not yet is not "no more".
+        await comes(lambda: sent > 0, 60)
         last = -1
         while sent != last:
             last = sent
@@ -123,9 +126,7 @@ async def test_sigterm(database_url: str, redis_url: str, tmp_path: Path) -> Non
         assert await sockets.process.ended() == 0
         # Five seconds are the promise; the machine may be busy.
         assert time.monotonic() - started < 15
-        redis: Redis = Redis.from_url(redis_url)
-        assert set(await ActivityLog(redis).read()) == {sockets.workspace_id}
-        await redis.aclose()
+        assert await _reported(redis_url, database_url) == {sockets.workspace_id}
 
 
 async def test_sigterm_lets_an_answer_end(database_url: str, redis_url: str, tmp_path: Path, ws: Workspace) -> None:
@@ -149,6 +150,17 @@ async def test_sigterm_lets_an_answer_end(database_url: str, redis_url: str, tmp
         assert await asyncio.wait_for(reader.read(), 20) == b"two"
         assert await server.process.ended() == 0
         await closed(writer)
+
+
+async def _reported(redis_url: str, database_url: str) -> set[str]:
+    """Which workspaces were told to be active: to Redis or, where that takes a second, straight to PostgreSQL."""
+    redis: Redis = Redis.from_url(redis_url)
+    database = await open_database(database_url)
+    rows = await database.fetch("SELECT id FROM workspaces WHERE last_access_at IS NOT NULL")
+    found = {*await ActivityLog(redis).read(), *(str(row["id"]) for row in rows)}
+    await database.close()
+    await redis.aclose()
+    return found
 
 
 async def _metrics(server: Served) -> dict[str, dict[tuple[str, ...], float]]:

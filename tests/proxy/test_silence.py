@@ -6,7 +6,8 @@ import pytest
 
 from tests.proxy.world import Person, Workspace, World, comes
 
-PATIENCE = 1.0
+PATIENCE = 3.0
+"""Seconds: also of a machine that stands still for a moment, when a workspace has long answered."""
 
 
 @pytest.fixture(autouse=True)

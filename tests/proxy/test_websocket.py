@@ -290,6 +290,7 @@ async def test_a_quiet_one_is_not_cut(database_url: str, redis_url: str) -> None
                 assert await client.recv() == "still here"
 
 
+@pytest.mark.usefixtures("only_if_told")
 async def test_logout_closes_it(world: World, alice: Person) -> None:
     """A terminal ends with the session it was opened by."""
     async with echo() as (endpoint, _):
@@ -298,7 +299,7 @@ async def test_logout_closes_it(world: World, alice: Person) -> None:
             await client.send("x")
             await client.recv()
             await world.get("/api/v1/logout", alice, "POST", Content_Type="application/json")
-            await asyncio.wait_for(client.wait_closed(), 4)
+            await asyncio.wait_for(client.wait_closed(), 20)
             assert client.close_code == 1008
 
 

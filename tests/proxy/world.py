@@ -230,7 +230,7 @@ class World:
         return await self.get(path, person, method, Accept="text/html,*/*", **{**browser, **headers})
 
 
-async def comes(condition: Callable[[], bool], seconds: float = 10) -> None:
+async def comes(condition: Callable[[], bool], seconds: float = 30) -> None:
     """Wait for it to come true."""
 
     async def is_true() -> bool:

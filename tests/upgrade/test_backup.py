@@ -6,12 +6,10 @@ import subprocess
 import tarfile
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import asyncpg
-from google.protobuf.duration_pb2 import Duration
-from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from activities.gc import GarbageCollector
@@ -27,8 +25,9 @@ from domain.model import DesiredState, Phase, WorkspaceId
 from domain.naming import workflow_id
 from starter.embedded.postgres import DISTRIBUTION
 from starter.embedded.wheels import program
-from tests.conftest import S3, _add_search_attributes
+from tests.conftest import S3
 from tests.integration.system import System, system
+from tests.namespaces import own_namespace
 from workflows.messages import GcInput
 from workflows.namespace import ensure_search_attributes
 
@@ -47,19 +46,9 @@ def postgres(name: str, *arguments: str) -> None:
     subprocess.run([str(command), *arguments], check=True, capture_output=True, timeout=60)
 
 
-@asynccontextmanager
-async def another_namespace(client: Client) -> AsyncIterator[Client]:
+def another_namespace(client: Client) -> AbstractAsyncContextManager[Client]:
     """A Temporal that remembers nothing."""
-    name = f"test-{uuid.uuid4().hex[:12]}"
-    empty = await Client.connect(client.service_client.config.target_host, namespace=name)
-    await empty.workflow_service.register_namespace(
-        RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=Duration(seconds=86400)),
-        retry=True,
-    )
-    await _add_search_attributes(empty)
-    yield empty
-    async for execution in empty.list_workflows("ExecutionStatus = 'Running'"):
-        await empty.get_workflow_handle(execution.id).terminate("the test is over")
+    return own_namespace(client.service_client.config.target_host)
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 import typer
 from temporalio.client import Client
+from temporalio.service import RPCStatusCode
 
 from domain.model import Phase, WorkspaceId
 from domain.naming import workflow_id
@@ -14,6 +15,8 @@ from starter.commands import replaying
 from starter.commands.failure import CommandFailed
 from tests.integration.conftest import in_memory
 from tests.integration.system import System
+from tests.namespaces import unless
+from tests.processes.process import until
 from tests.upgrade.changed import ChangedWorkflow
 from workflows import verify
 from workflows.messages import TASK_QUEUE, WorkspaceInput
@@ -31,6 +34,11 @@ async def test_live_histories_are_replayed(
     for workspace in workspaces:
         await in_memory.until_phase(workspace, Phase.RUNNING)
 
+    async def are_listed() -> bool:
+        return len([one async for one in temporal_client.list_workflows(verify.LIVE)]) == len(workspaces)
+
+    # The listing is late.
+    await until(are_listed, 60, "not all of them are listed")
     found = [one async for one in replay_running(temporal_client)]
     assert {one.workflow_id for one in found} == {workflow_id(workspace) for workspace in workspaces}
     assert [one.error for one in found] == [None, None]
@@ -69,7 +77,8 @@ async def test_a_run_that_has_not_begun_is_no_obstacle(in_memory: System, tempor
                 await asyncio.sleep(0.1)
         assert [(one.workflow_id, one.events, one.error) for one in found] == [(handle.id, 1, None)]
     finally:
-        await handle.terminate()
+        with unless(RPCStatusCode.NOT_FOUND):
+            await handle.terminate()
 
 
 async def test_a_temporal_that_is_away_verifies_nothing() -> None:

@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack
 import pytest_asyncio
 
 from tests.browser import launched
-from tests.conftest import own_bucket, own_database, own_namespace
+from tests.conftest import own_bucket, own_database
+from tests.namespaces import own_namespace
 from tests.services import Services
 from tests.web.world import World, opened
 

@@ -2,7 +2,7 @@
 
 import aiohttp
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.browser import visit
 from tests.web.world import PASSWORD, World
@@ -34,10 +34,16 @@ async def test_back_to_where_one_was(world: World) -> None:
         await expect(tab.page.get_by_role("heading", name="Account")).to_be_visible()
         await tab.page.get_by_role("button", name="New token").click()
         await tab.page.get_by_role("dialog").get_by_label("Name").fill("late")
-        # Only now: whatever the page asked for at its beginning has been answered.
-        await world.accounts.database.execute(
-            "DELETE FROM sessions USING users WHERE users.id = user_id AND username = $1", username
-        )
+
+        async def too_late(route: Route) -> None:
+            if route.request.method == "POST":
+                await world.accounts.database.execute(
+                    "DELETE FROM sessions USING users WHERE users.id = user_id AND username = $1", username
+                )
+            await route.continue_()
+
+        # Only then: whatever else the page asks meanwhile would find out, and close the dialog.
+        await tab.page.route("**/api/v1/tokens", too_late)
         await tab.page.get_by_role("dialog").get_by_role("button", name="Make token").click()
         await expect(tab.page.get_by_text("Your session has ended")).to_be_visible()
         await tab.log_in(username)

@@ -9,6 +9,7 @@ from playwright.async_api import Route, expect
 from adapters.redis.events import Event, EventKind
 from domain.model import UserId
 from domain.observation import Presence
+from tests.events.telling import again_and_again
 from tests.web.world import HISTORIES, Tab, World
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -125,6 +126,7 @@ async def test_reasons_follow_each_operation(world: World) -> None:
         world.starts.gate.clear()
         try:
             await tab.page.get_by_role("button", name="Restore far").click()
+            await world.system.until(await world.workspace("far"), lambda ws: ws.operation == "STARTING", 60)
             # Sooner than the next round of looking at everything.
             await expect(reasons).to_contain_text("STARTING: the container is being started", timeout=20_000)
             line = tab.page.get_by_role("list", name="Operation log").get_by_role("listitem").first
@@ -151,7 +153,8 @@ async def test_an_answer_that_comes_late_is_not_shown(world: World) -> None:
         async with tab.page.expect_event("requestfinished", lambda ended: ended.url.endswith("/explain")):
             await (await asyncio.wait_for(held, 60)).fulfill(json=before)
         await tab.page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn, 100)))")
-        await expect(reasons).to_contain_text("Its container runs on its volume and answers.", timeout=1_000)
+        # As it is now: a later question would have brought it back.
+        assert "Its container runs on its volume and answers." in await reasons.inner_text()
 
 
 async def test_name_memo_and_ttls(world: World) -> None:
@@ -217,9 +220,10 @@ async def test_what_is_under_way(world: World) -> None:
             told = {"bytes_done": 30, "bytes_total": 120, "bytes_per_second": 2_000_000, "eta_seconds": 40.0}
             event = {"operation": "STARTING", **told}
             owner = UserId(workspace.owner_user_id)
-            await world.bus.publish([Event(EventKind.PROGRESS, owner, workspace.id, event)])
-            await expect(tab.row("slow").get_by_role("progressbar")).to_have_attribute("value", "25")
-            await expect(tab.row("slow")).to_contain_text(re.compile(r"25 % · 30 B of 120 B · 2.0 MB/s · \d+ s left"))
+            said = re.compile(r"25 % · 30 B of 120 B · 2.0 MB/s · \d+ s left")
+            async with again_and_again(world.bus, Event(EventKind.PROGRESS, owner, workspace.id, event)):
+                await expect(tab.row("slow").get_by_role("progressbar")).to_have_attribute("value", "25")
+                await expect(tab.row("slow")).to_contain_text(said)
         finally:
             world.starts.gate.set()
         await tab.shows("slow", "Running")

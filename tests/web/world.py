@@ -89,7 +89,8 @@ class Tab:
         return self.row(name)
 
     async def choose(self, name: str, item: str) -> None:
-        """From the row's menu."""
+        """From the row's menu, which offers what can be done when it is opened: not while an answer is on its way."""
+        await expect(self.page.locator("button[aria-busy=true]")).to_have_count(0)
         await self.page.get_by_role("button", name=f"More for {name}").click()
         await self.page.get_by_role("menuitem", name=item).click()
 

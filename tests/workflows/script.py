@@ -17,9 +17,11 @@ OPERATION_ID = OperationId("op-1")
 STATUS = Status(Phase.STANDBY, Operation.NONE, DesiredState.RUNNING, UserId("alice"), "api")
 WAIT = Step(StepKind.WAIT, STATUS, wait_seconds=3600)
 GONE = Step(StepKind.GONE, STATUS)
+LOST_AFTER = 0.3
+"""The heartbeat of attempts that are to be lost: any other may be as late as a busy machine makes it."""
 
 
-def run_step(operation: Operation = Operation.STARTING, timeout: float = 300, heartbeat: float = 0.3) -> Step:
+def run_step(operation: Operation = Operation.STARTING, timeout: float = 300, heartbeat: float = 60) -> Step:
     return Step(StepKind.RUN, STATUS, operation, OPERATION_ID, timeout_seconds=timeout, heartbeat_seconds=heartbeat)
 
 

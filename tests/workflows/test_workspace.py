@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from domain.model import ErrorReason, WorkspaceId
-from tests.workflows.script import GONE, STATUS, WAIT, Script, run_step
+from tests.workflows.script import GONE, LOST_AFTER, STATUS, WAIT, Script, run_step
 from workflows.messages import WAKE, ReconcileInput, Status, Step, WorkspaceInput
 from workflows.workspace import MAX_LOST, WorkspaceWorkflow
 
@@ -93,7 +93,7 @@ async def test_an_operation_that_takes_too_long_is_a_timeout(temporal_time_skipp
             activity.heartbeat()
             await asyncio.sleep(0.02)
 
-    script = Script([run_step(timeout=2, heartbeat=10), GONE], operate)
+    script = Script([run_step(timeout=5), GONE], operate)
     async with started(temporal_time_skipping.client, script) as handle:
         await handle.result()
     assert [failure.reason for failure in script.failures] == [ErrorReason.TIMEOUT]
@@ -107,7 +107,8 @@ async def test_attempts_lost_with_their_worker_are_no_errors(temporal_time_skipp
             await asyncio.Event().wait()
         return GONE
 
-    script = Script([run_step(timeout=600)], operate)
+    # Long enough for the one that is not lost.
+    script = Script([run_step(timeout=600, heartbeat=2)], operate)
     async with started(temporal_time_skipping.client, script) as handle:
         await handle.result()
     assert (script.attempts, script.failures) == (5, [])
@@ -121,7 +122,7 @@ async def test_an_operation_that_always_loses_its_worker_ends_in_timeout(
     async def operate(_: int) -> Step:
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
-    script = Script([run_step(timeout=2)] * MAX_LOST + [GONE], operate)
+    script = Script([run_step(timeout=5, heartbeat=LOST_AFTER)] * MAX_LOST + [GONE], operate)
     async with started(temporal_time_skipping.client, script) as handle:
         await handle.result()
     assert [request.resumed for request in script.reconciles] == [False, True, True, False]
@@ -179,8 +180,8 @@ async def test_no_wake_is_lost_over_continue_as_new(temporal_client: Client, sig
             await handle.signal(WAKE)
             if sent % 20 == 0:
                 # The last of each burst, too, may come at the wrong moment.
-                await script.until(lambda burst=sent: seen_at[-1] == burst, 60)  # type: ignore[misc]
-        await script.until(lambda: seen_at[-1] == signals, 60)
+                await script.until(lambda burst=sent: seen_at[-1:] == [burst], 60)  # type: ignore[misc]
+        await script.until(lambda: seen_at[-1:] == [signals], 60)
         described = await temporal_client.get_workflow_handle(handle.id).describe()
         assert described.run_id != handle.first_execution_run_id
         await temporal_client.get_workflow_handle(handle.id).terminate()
