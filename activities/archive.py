@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
+from uuid import uuid4
 
 from activities.attempt import Attempt, Superseded
 from activities.bucket import Bucket
@@ -34,6 +35,10 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+def _new_id() -> OperationId:
+    return OperationId(str(uuid4()))
+
+
 @dataclass(frozen=True, slots=True)
 class Archiving:
     homes: Homes
@@ -41,6 +46,7 @@ class Archiving:
     bucket: Bucket
     transfers: Transfers
     now: Callable[[], datetime] = _now
+    new_id: Callable[[], OperationId] = _new_id
 
     @property
     def archives(self) -> ArchiveStore:
@@ -64,7 +70,8 @@ class Archiving:
         """An engine that dies may leave a part of the volume: nobody must take that for the home, so it is said first.
 
         No container is stopped for it: one that runs now may have changed the home since it was read, and the engine
-        does not remove what a container holds. Then the volume is the home still, unless it was being removed before.
+        does not remove what a container holds. Then the volume is the home still, unless it was being removed before,
+        and has to be read again.
         """
         store, ws = self.transfers.store, attempt.workspace
         if not await store.save_removing(ws.id, attempt.op_id, attempt.number, key):
@@ -74,14 +81,14 @@ class Archiving:
             await self.homes.remove(ws.id, partial(self.transfers.fence, attempt))
         except VolumeInUse:
             if ws.home_ctx.removing is None:
-                await store.save_not_removed(ws.id, attempt.op_id, attempt.number)
+                await store.save_not_removed(ws.id, attempt.op_id, attempt.number, self.new_id())
             raise
 
     async def _stored(self, attempt: Attempt, key: str, upload: Upload) -> ArchiveMeta:
         """The archive that the store holds, verified: an earlier attempt's, or one made now."""
         await self.bucket.require()
         former = await self.archives.look(meta_key(key))
-        meta = _committed(former, attempt)
+        meta = _committed(former, attempt, key)
         if meta is not None:
             # Whoever still uploads must not complete over what is verified now.
             await self.archives.end_uploads(key)
@@ -145,7 +152,7 @@ class Archiving:
 
     async def _is_verified(self, attempt: Attempt, key: str, meta: ArchiveMeta) -> bool:
         """Whether the store, read back, holds this .meta and the bytes that it vouches for."""
-        if _committed(await self.archives.look(meta_key(key)), attempt) != meta:
+        if _committed(await self.archives.look(meta_key(key)), attempt, key) != meta:
             return False
         if await self.archives.size(key) != meta.size:
             return False
@@ -156,25 +163,22 @@ class Archiving:
             return False
 
     async def _save(self, attempt: Attempt, key: str, meta: ArchiveMeta) -> None:
-        saved = await self.transfers.store.save_archive_key(attempt.workspace.id, attempt.op_id, attempt.number, key)
+        saved = await self.transfers.store.save_archive_key(
+            attempt.workspace.id, attempt.op_id, attempt.number, key, meta.summary | {"left_out": meta.left_out}
+        )
         if not saved:
             raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
-        await self.transfers.store.save_context(
-            attempt.op_id,
-            {"archive_size": meta.size, "raw_size": meta.raw_size, "entries": meta.entries, "left_out": meta.left_out},
-        )
         await self.transfers.point("archive_key_saved")
 
 
-def _committed(found: SmallObject | None, attempt: Attempt) -> ArchiveMeta | None:
+def _committed(found: SmallObject | None, attempt: Attempt, key: str) -> ArchiveMeta | None:
     """What an attempt of this operation has committed, if it can be read."""
     if found is None:
         return None
     try:
-        meta = read_meta(found.body, attempt.workspace.id)
+        return read_meta(found.body, attempt.workspace.id, key)
     except ArchiveCorrupted:
         return None
-    return meta if meta.archive_op_id == attempt.workspace.archive_op_id else None
 
 
 def _archive_op_id(attempt: Attempt) -> OperationId:

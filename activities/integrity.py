@@ -19,7 +19,7 @@ async def read_archive_meta(archives: ArchiveStore, workspace_id: WorkspaceId, k
         raise DataLost(f"the archive {key} is gone")
     if body is None:
         raise ArchiveCorrupted(f"the archive {key} has no .meta: it was never completed, or it was tampered with")
-    meta = read_meta(body, workspace_id)
+    meta = read_meta(body, workspace_id, key)
     if size != meta.size:
         raise ArchiveCorrupted(f"the archive has {size} bytes, {meta.size} were stored")
     return meta

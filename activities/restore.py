@@ -47,11 +47,11 @@ class Restoring:
             await self.homes.remove(ws.id, partial(self.transfers.fence, attempt))
             raise
         await self.transfers.point("restore_extracted")
-        if not await self.transfers.store.save_restore_marker(ws.id, attempt.op_id, attempt.number, ws.archive_key):
-            raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
-        await self.transfers.store.save_context(
-            attempt.op_id, {"archive_size": meta.size, "raw_size": meta.raw_size, "entries": meta.entries}
+        marked = await self.transfers.store.save_restore_marker(
+            ws.id, attempt.op_id, attempt.number, ws.archive_key, meta.summary
         )
+        if not marked:
+            raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
         await self.transfers.point("restore_marked")
 
     async def _fill(self, attempt: Attempt, sink: HomeSink, key: str, meta: ArchiveMeta) -> None:

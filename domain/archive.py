@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from domain.errors import ArchiveCorrupted
 from domain.model import OperationId, WorkspaceId
+from domain.naming import archive_key
 
 FORMAT_VERSION = 1
 
@@ -27,9 +28,14 @@ class ArchiveMeta(BaseModel):
     codehub_version: str
     created_at: datetime
 
+    @property
+    def summary(self) -> dict[str, object]:
+        """For the operation log."""
+        return {"archive_size": self.size, "raw_size": self.raw_size, "entries": self.entries}
 
-def read_meta(body: bytes, workspace_id: WorkspaceId) -> ArchiveMeta:
-    """The meta of this workspace's archive, or ArchiveCorrupted."""
+
+def read_meta(body: bytes, workspace_id: WorkspaceId, key: str) -> ArchiveMeta:
+    """The meta of this workspace's archive under this key, or ArchiveCorrupted."""
     try:
         meta = ArchiveMeta.model_validate_json(body)
     except ValidationError as error:
@@ -40,4 +46,6 @@ def read_meta(body: bytes, workspace_id: WorkspaceId) -> ArchiveMeta:
         )
     if meta.workspace_id != workspace_id:
         raise ArchiveCorrupted(f"the archive's .meta is of another workspace ({meta.workspace_id})")
+    if key != archive_key(workspace_id, meta.archive_op_id):
+        raise ArchiveCorrupted(f"the archive's .meta is of another archive ({meta.archive_op_id}), not of {key}")
     return meta

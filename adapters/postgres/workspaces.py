@@ -70,14 +70,20 @@ WITH held AS (
     SELECT id FROM workspaces WHERE id = $1 AND op_id = $2 FOR UPDATE
 ), latest AS (
     SELECT id FROM operations
-    WHERE id = $2 AND attempts = $3 AND outcome IS NULL AND EXISTS (SELECT FROM held) FOR SHARE
+    WHERE id = $2 AND attempts = $3 AND outcome IS NULL AND EXISTS (SELECT FROM held) FOR UPDATE
+), noted AS (
+    UPDATE operations SET context = context || $5::jsonb WHERE id IN (SELECT id FROM latest)
 )
 UPDATE workspaces SET {change} WHERE id = $1 AND EXISTS (SELECT FROM latest)
 """
 _ARCHIVED = _AS_LATEST.format(change="archive_key = $4")
 _RESTORED = _AS_LATEST.format(change="home_ctx = jsonb_build_object('restore_marker', $4::text)")
 _REMOVING = _AS_LATEST.format(change="home_ctx = home_ctx || jsonb_build_object('removing', $4::text)")
-_NOT_REMOVED = _AS_LATEST.format(change="home_ctx = home_ctx - 'removing'")
+_NOT_REMOVED = _AS_LATEST.format(change="home_ctx = home_ctx - 'removing', archive_op_id = $4::uuid")
+
+
+Context = dict[str, object]
+"""What is worth knowing of an operation later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,21 +183,28 @@ class WorkspaceStore:
         )
         return found is True
 
-    async def save_archive_key(self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str) -> bool:
+    async def save_archive_key(
+        self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str, context: Context
+    ) -> bool:
         """After the store's copy was verified, before the volume goes. False when superseded."""
-        return await self.database.execute(_ARCHIVED, workspace_id, op_id, attempt, key) == "UPDATE 1"
+        return await self._saved(_ARCHIVED, workspace_id, op_id, attempt, key, context)
 
     async def save_removing(self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str) -> bool:
         """Before the first file goes: from now on the home is in the archive only. False when superseded."""
-        return await self.database.execute(_REMOVING, workspace_id, op_id, attempt, key) == "UPDATE 1"
+        return await self._saved(_REMOVING, workspace_id, op_id, attempt, key, {})
 
-    async def save_not_removed(self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int) -> None:
-        """The engine refused before the first file went: the volume is as it was."""
-        await self.database.execute(_NOT_REMOVED, workspace_id, op_id, attempt)
+    async def save_not_removed(
+        self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, archive_op_id: OperationId
+    ) -> None:
+        """The engine refused before the first file went: the volume is the home, and may have changed since it was
+        read. So the archive that there is stands for it no more, and whoever tries again makes another one."""
+        await self._saved(_NOT_REMOVED, workspace_id, op_id, attempt, archive_op_id, {})
 
-    async def save_restore_marker(self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str) -> bool:
+    async def save_restore_marker(
+        self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str, context: Context
+    ) -> bool:
         """The volume holds all of the archive: from now on it is a home. False when superseded."""
-        return await self.database.execute(_RESTORED, workspace_id, op_id, attempt, key) == "UPDATE 1"
+        return await self._saved(_RESTORED, workspace_id, op_id, attempt, key, context)
 
     async def save_progress(self, op_id: OperationId, attempt: int, done: int, total: int | None) -> None:
         await self.database.execute(
@@ -202,10 +215,6 @@ class WorkspaceStore:
             done,
             total,
         )
-
-    async def save_context(self, op_id: OperationId, context: dict[str, object]) -> None:
-        """What is worth knowing of an operation later."""
-        await self.database.execute("UPDATE operations SET context = context || $2 WHERE id = $1", op_id, context)
 
     async def count_error(self, workspace_id: WorkspaceId, op_id: OperationId, message: str) -> int | None:
         """Count a failed attempt while its operation is still being retried. None when the operation is over."""
@@ -230,6 +239,17 @@ class WorkspaceStore:
         await self.database.execute(
             "UPDATE workspaces SET op_started_at = now() WHERE id = $1 AND operation <> 'NONE'", workspace_id
         )
+
+    async def _saved(
+        self,
+        statement: str,
+        workspace_id: WorkspaceId,
+        op_id: OperationId,
+        attempt: int,
+        value: str,
+        context: Context,
+    ) -> bool:
+        return await self.database.execute(statement, workspace_id, op_id, attempt, value, context) == "UPDATE 1"
 
 
 def _loaded(row: asyncpg.Record) -> Loaded:

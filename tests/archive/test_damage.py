@@ -133,6 +133,15 @@ async def test_a_meta_that_is_missing_or_wrong_is_found(damaged: Damaged) -> Non
     await damaged.is_restored()
 
 
+async def test_an_older_archive_of_the_same_home_is_refused(damaged: Damaged) -> None:
+    """Whole and right by its own .meta, but of another operation: it would be a silently older home."""
+    meta = ArchiveMeta.model_validate_json(damaged.meta)
+    older = meta.model_copy(update={"archive_op_id": "11111111-1111-4111-8111-111111111111"})
+    await damaged.archives.write(meta_key(damaged.key), older.model_dump_json().encode())
+    await damaged.is_refused()
+    await damaged.is_restored()
+
+
 async def test_an_archive_that_is_gone_is_lost_data(damaged: Damaged) -> None:
     """And only when the store says so. Put back, it is restored."""
     await damaged.archives.delete([damaged.key])

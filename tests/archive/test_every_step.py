@@ -9,7 +9,7 @@ from activities.integrity import is_intact, read_archive_meta
 from adapters.postgres.database import DatabaseUnavailable
 from adapters.s3.store import S3ArchiveStore
 from domain.errors import ActionFailed, Unreachable
-from domain.model import DesiredState, HomeContext, Operation, Phase, WorkspaceId
+from domain.model import DesiredState, ErrorReason, HomeContext, Operation, Phase, WorkspaceId
 from tests.archive.bench import Bench
 from tests.archive.trees import Snapshot, grow
 from tests.faults.faulty import Faults, faulty
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.docker
 ARCHIVING = {
     "archives": ["look", "upload", "replace", "size", "download"],
     "homes": ["read", "remove"],
-    "store": ["begin_attempt", "is_current", "save_archive_key", "save_removing", "save_context", "save"],
+    "store": ["begin_attempt", "is_current", "save_archive_key", "save_removing", "save"],
 }
 RESTORING = {
     "archives": ["read", "size", "download"],
     "homes": ["renew", "write"],
     "runtime": ["stop"],
-    "store": ["begin_attempt", "is_current", "save_restore_marker", "save_context", "save"],
+    "store": ["begin_attempt", "is_current", "save_restore_marker", "save"],
 }
 ERRORS = {
     "archives": Unreachable("made to fail"),
@@ -112,10 +112,11 @@ async def test_a_container_that_appeared_meanwhile_keeps_the_volume(bench: Bench
     watched, faults = faulty(bench.archives)
 
     async def appear() -> None:
+        """Whoever verifies has read the home."""
         await bench.runtime.start(workspace, test_image, step.op_id)
         (bench.volumes.path(workspace) / "late").write_text("written after the home was read")
 
-    faults.watch("replace", appear)
+    faults.watch("download", appear)
     assert await bench.with_parts(archives=watched).operate(workspace, step) is not None
     assert (bench.volumes.path(workspace) / "late").exists()
     await bench.runtime.stop(workspace)
@@ -124,6 +125,48 @@ async def test_a_container_that_appeared_meanwhile_keeps_the_volume(bench: Bench
     await bench.want(workspace, DesiredState.STANDBY)
     await bench.drive(workspace, Phase.STANDBY)
     assert (bench.volumes.path(workspace) / "late").exists()
+
+
+async def test_a_container_that_came_and_went_meanwhile_loses_nothing(bench: Bench, test_image: str) -> None:
+    """Gone again before the next attempt: what it wrote is read by that one, into an archive of its own."""
+    workspace, _ = await bench.workspace()
+    step = await bench.claim(workspace, DesiredState.ARCHIVED)
+    archives, stored = faulty(bench.archives)
+    store, counted = faulty(bench.store)
+
+    async def appear() -> None:
+        if not (bench.volumes.path(workspace) / "late").exists():
+            await bench.runtime.start(workspace, test_image, step.op_id)
+            (bench.volumes.path(workspace) / "late").write_text("written after the home was read")
+
+    async def go() -> None:
+        await bench.runtime.stop(workspace)
+
+    stored.watch("download", appear)
+    counted.watch("count_error", go)
+    assert await bench.with_parts(archives=archives, store=store).operate(workspace, step) is None
+    row = await bench.row(workspace)
+    assert row.phase is Phase.ARCHIVED
+    await bench.want(workspace, DesiredState.STANDBY)
+    await bench.drive(workspace, Phase.STANDBY)
+    assert (bench.volumes.path(workspace) / "late").exists()
+
+
+async def test_a_volume_that_was_in_use_and_then_vanished_is_lost(bench: Bench, test_image: str) -> None:
+    """The archive was made before a container wrote to it: it does not stand for the volume."""
+    workspace, _ = await bench.workspace()
+    step = await bench.claim(workspace, DesiredState.ARCHIVED)
+    archives, stored = faulty(bench.archives)
+
+    async def appear() -> None:
+        await bench.runtime.start(workspace, test_image, step.op_id)
+
+    stored.watch("download", appear)
+    assert await bench.with_parts(archives=archives).operate(workspace, step) is ErrorReason.ACTION_FAILED
+    await bench.runtime.stop(workspace)
+    bench.volumes.forget(workspace)
+    await bench.operator.reconciler.step(workspace)
+    assert (await bench.row(workspace)).error_reason is ErrorReason.DATA_LOST
 
 
 async def test_a_dead_workers_container_does_not_keep_a_volume(bench: Bench, archives: S3ArchiveStore) -> None:

@@ -125,7 +125,8 @@ class Bench(ABC):
         """What matters of a workspace and its world: nothing that differs from run to run."""
         row = await self.row(workspace)
         log = await self.database.fetch(
-            "SELECT operation, outcome, error_reason FROM operations WHERE workspace_id = $1 ORDER BY started_at",
+            "SELECT operation, outcome, error_reason, context -> 'entries', context -> 'left_out' FROM operations"
+            " WHERE workspace_id = $1 ORDER BY started_at",
             workspace,
         )
         volume = self.runtime.volumes.get(workspace)
@@ -137,7 +138,7 @@ class Bench(ABC):
             "archive": await self._archive(row.archive_key),
             "home": (row.home_ctx.restoring, row.home_ctx.restore_marker in {None, row.archive_key}),
             "accessed": row.last_access_at is not None,
-            "log": [tuple(entry) for entry in log],
+            "log": [tuple(map(str, entry)) for entry in log],
             "engine": await self.runtime.observe(workspace, probe=False),
             "volume": _digests(volume.tar) if volume else None,
             "stored": sorted([key async for key in self._stored(workspace)]),

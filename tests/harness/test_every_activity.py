@@ -160,7 +160,7 @@ def _comparable(found: dict[str, Any], fault: Fault) -> dict[str, Any]:
     if fault in {Fault.BEFORE, Fault.AFTER}:
         return found
     # Putting right what was done late may take further operations; none of them failed.
-    return {**found, "log": {outcome for _, outcome, _ in found["log"]}, "accessed": None}
+    return {**found, "log": {outcome for _, outcome, *_ in found["log"]}, "accessed": None}
 
 
 async def _once(direct: Bench, scenario: Scenario) -> dict[str, Any]:

@@ -199,7 +199,8 @@ class Matrix:
         """What matters of a workspace, and nothing that differs from run to run."""
         row = await self._deployment.row(workspace)
         log = await self._deployment.database.fetch(
-            "SELECT operation, outcome, error_reason FROM operations WHERE workspace_id = $1 ORDER BY started_at",
+            "SELECT operation, outcome, error_reason, context -> 'entries', context -> 'left_out' FROM operations"
+            " WHERE workspace_id = $1 ORDER BY started_at",
             workspace,
         )
         archives = self._deployment.archives
@@ -212,7 +213,7 @@ class Matrix:
             "conditions": {name: condition.status for name, condition in row.conditions.items()},
             "home": (row.home_ctx.restoring, row.home_ctx.restore_marker in {None, row.archive_key}),
             "files": await files_of(self._deployment, row),
-            "log": [tuple(entry) for entry in log],
+            "log": [tuple(map(str, entry)) for entry in log],
             "engine": replace(seen, endpoint=None),
             "reached at": row.endpoint == seen.endpoint,
             "stored": sorted(
