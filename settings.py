@@ -11,7 +11,17 @@ from types import MappingProxyType
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, FilePath, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    DirectoryPath,
+    Field,
+    FilePath,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from domain.hosts import check_host_pattern
 from domain.limits import Limits
@@ -71,6 +81,11 @@ class Settings(BaseModel):
     s3_bucket: str = Field("codehub", description="bucket of the archives")
     s3_region: str = Field("us-east-1", description="S3 region")
     s3_ca_bundle: FilePath | None = Field(None, description="file of the CA that signed the S3 endpoint's certificate")
+    s3_directory: DirectoryPath | None = Field(
+        None,
+        description="where a store on this machine keeps its data, if it does not flush what it has taken: then codehub"
+        " does, before a volume goes (set for the embedded one)",
+    )
     temporal_address: str | None = Field(None, description="host:port of Temporal; embedded when unset")
     temporal_namespace: str = Field("default", min_length=1, description="Temporal namespace")
     temporal_tls: bool = Field(False, description="TLS to Temporal; the settings below imply it")

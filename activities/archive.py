@@ -107,7 +107,14 @@ class Archiving:
 
     async def _upload(self, attempt: Attempt, key: str) -> ArchiveMeta:
         packed = Packed()
-        progress = Progress(lambda: packed.raw_size)
+        sent = 0
+
+        def moved(count: int) -> None:
+            nonlocal sent
+            sent += count
+
+        # The home may be read to its end long before the store has taken the last part.
+        progress = Progress(lambda: packed.raw_size, moved=lambda: packed.raw_size + sent)
         async with (
             self.transfers.moving(attempt, progress),
             self.homes.read(attempt.workspace.id) as home,
@@ -115,7 +122,7 @@ class Archiving:
             progress.total = lambda: home.total
             try:
                 parts = from_thread(pack(home, packed))
-                await self.archives.upload(key, parts, partial(self.transfers.fence, attempt))
+                await self.archives.upload(key, parts, partial(self.transfers.fence, attempt), moved)
             except TarBroken as error:
                 raise ActionFailed(f"the home could not be read to its end: {error}") from error
             except Unrestorable as error:
@@ -163,6 +170,7 @@ class Archiving:
             return False
 
     async def _save(self, attempt: Attempt, key: str, meta: ArchiveMeta) -> None:
+        await self.archives.settle()
         saved = await self.transfers.store.save_archive_key(
             attempt.workspace.id, attempt.op_id, attempt.number, key, meta.summary | {"left_out": meta.left_out}
         )

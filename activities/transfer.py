@@ -28,6 +28,7 @@ class Progress:
     total: Callable[[], int | None] = lambda: None
     moved: Callable[[], int] | None = None
     """What shows that it moves, where that is not `done`."""
+    reading_back: bool = False
 
 
 Publish = Callable[[Attempt, int, int | None], Awaitable[None]]
@@ -68,7 +69,8 @@ class Transfers:
             read = so_far
 
         # To whoever watches, the bytes have been moved.
-        async with self.moving(attempt, Progress(lambda: meta.raw_size, lambda: meta.raw_size, lambda: read)):
+        progress = Progress(lambda: meta.raw_size, lambda: meta.raw_size, lambda: read, reading_back=True)
+        async with self.moving(attempt, progress):
             return await is_intact(archives, key, meta, moved)
 
     async def fence(self, attempt: Attempt) -> None:
@@ -103,7 +105,7 @@ class Transfers:
 
 
 def _measure(attempt: Attempt, progress: Progress, seconds: float) -> None:
-    """Reading an archive back moves nothing of a home: it has `moved` of its own."""
-    if progress.moved is None:
+    """Reading an archive back moves nothing of a home."""
+    if not progress.reading_back:
         TRANSFERRED.labels(attempt.workspace.operation).inc(progress.done())
         TRANSFER.labels(attempt.workspace.operation).observe(seconds)

@@ -45,8 +45,11 @@ class ArchiveStore(ArchiveObserver, Protocol):
         """Bytes of the object, None where there is none."""
         ...
 
-    async def upload(self, key: str, parts: AsyncIterator[bytes], fence: Fence) -> None:
-        """Store the parts as one object, all or nothing: a cut-off upload leaves nothing behind.
+    async def upload(
+        self, key: str, parts: AsyncIterator[bytes], fence: Fence, moved: Callable[[int], None] = ...
+    ) -> None:
+        """Store the parts as one object, all or nothing: a cut-off upload leaves nothing behind. `moved` is told of
+        bytes that are on their way.
 
         Uploads of former attempts under this key are ended first, so that they can't complete later.
         """
@@ -75,6 +78,10 @@ class ArchiveStore(ArchiveObserver, Protocol):
     async def replace(self, key: str, body: bytes, former: SmallObject | None) -> bool:
         """Write a small object in the place of `former`, or of nothing. False, and nothing is written, when something
         else is there by now."""
+        ...
+
+    async def settle(self) -> None:
+        """What was stored until now outlives a loss of power."""
         ...
 
     def list_objects(self) -> AsyncIterator[StoredObject]: ...

@@ -4,7 +4,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID, uuid4
@@ -132,7 +132,7 @@ async def _collected(simulation: Simulation, database: Database) -> float:
     settings = load_settings(simulation.env)
     async with open_store(s3_config(settings)) as store:
         await store.delete([OWNER_KEY])
-        listing = _Listing(store.client, store.bucket, listed)
+        listing = _Listing(store.client, store.bucket, keys=listed)
         collector = GarbageCollector(Garbage(database), listing, "bench", delay=_DAY)
         began = time.monotonic()
         report = await collector.collect(GcInput())
@@ -147,7 +147,7 @@ async def _collected(simulation: Simulation, database: Database) -> float:
 class _Listing(S3ArchiveStore):
     """The store, as if it held two objects a workspace."""
 
-    keys: list[str]
+    keys: list[str] = field(default_factory=list)
 
     async def list_objects(self) -> AsyncIterator[StoredObject]:
         now = datetime.now(UTC)

@@ -17,6 +17,7 @@ def s3_config(settings: Settings) -> S3Config:
         bucket=settings.s3_bucket,
         region=settings.s3_region,
         ca_bundle=str(settings.s3_ca_bundle) if settings.s3_ca_bundle else None,
+        directory=settings.s3_directory,
     )
 
 

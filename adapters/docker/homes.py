@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -33,6 +34,7 @@ from adapters.docker.failures import Conflict, NoImage, NotThere
 from adapters.docker.labels import ROLE, Labels, Role
 from adapters.docker.volumes import ForeignVolume, Home, Volumes, foreign
 from adapters.homes import HomeSink, HomeStream
+from adapters.transfer.flush import flushing
 from adapters.transfer.proctar import ProcessTar
 from adapters.transfer.proctree import CantEnter, ProcessTree
 from domain.errors import ActionFailed, DataLost
@@ -53,6 +55,8 @@ class DockerHomes:
     volumes: Volumes
     direct: bool = True
     """Whether to read and write volumes that this process can reach itself without the engine."""
+    fence_seconds: float = 5.0
+    """How long a fence that let pass is believed."""
 
     @asynccontextmanager
     async def read(self, workspace_id: WorkspaceId) -> AsyncIterator[HomeStream]:
@@ -75,20 +79,22 @@ class DockerHomes:
         await self.cut_off(workspace_id)
         if seen is None:
             return
+        until = monotonic() + self.fence_seconds
         await fence()
         if await self._volume(workspace_id) not in {seen, None}:
             raise ActionFailed(f"Volume {volume_name(workspace_id)} is not the one that was to be removed")
-        await self.discard(workspace_id)
+        # The engine takes no condition along: whoever is stopped here, and goes on much later, sends nothing.
+        await self.discard(workspace_id, until)
 
-    async def discard(self, workspace_id: WorkspaceId) -> None:
-        """The volume goes, unless it is somebody else's."""
+    async def discard(self, workspace_id: WorkspaceId, until: float | None = None) -> None:
+        """The volume goes, unless it is somebody else's; `until` is of the monotonic clock."""
         try:
-            await self.volumes.remove(workspace_id)
+            await self.volumes.remove(workspace_id, until)
         except ForeignVolume:
             if not await self._is_unfinished(workspace_id):
                 raise
             log.warning("unfinished_volume_removed", workspace_id=workspace_id)
-            await self.volumes.discard(workspace_id)
+            await self.volumes.discard(workspace_id, until)
 
     async def renew(self, workspace_id: WorkspaceId, op_id: OperationId, fence: Fence) -> None:
         await self.remove(workspace_id, fence)
@@ -103,7 +109,7 @@ class DockerHomes:
         if directory is not None and (tree := await self._entered(directory)) is not None:
             with tree:
                 await self.cut_off(workspace_id)
-                yield DirectSink(self.engine, tree)
+                yield DirectSink(self.engine, tree, directory)
             return
         async with self._io(workspace_id, op_id) as container:
             yield DockerSink(self.engine, container)
@@ -214,9 +220,14 @@ class DockerSink:
 class DirectSink:
     engine: Engine
     tree: ProcessTree
+    directory: Path
 
     async def extract(self, tar: Iterable[bytes]) -> None:
-        await self.engine.transfer(lambda _: self.tree.extract(tar))
+        def extract() -> None:
+            with flushing(self.directory):
+                self.tree.extract(tar)
+
+        await self.engine.transfer(lambda _: extract())
 
 
 def is_local(where: str) -> bool:

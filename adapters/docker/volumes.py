@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from time import monotonic
 from typing import Any
 
 from docker import APIClient
@@ -11,7 +12,7 @@ from adapters.docker.engine import Engine
 from adapters.docker.failures import Conflict, NotThere
 from adapters.docker.labels import WORKSPACE, Labels, Role
 from adapters.docker.marker import Marker
-from domain.errors import ActionFailed, VolumeInUse
+from domain.errors import ActionFailed, Unreachable, VolumeInUse
 from domain.model import OperationId, WorkspaceId
 from domain.naming import volume_name
 
@@ -69,19 +70,19 @@ class Volumes:
         # An engine that was restarted tells no labels of one that was there before: then it has to be looked at.
         return home if home is not Home.FOREIGN else await self.look(workspace_id)
 
-    async def remove(self, workspace_id: WorkspaceId) -> None:
+    async def remove(self, workspace_id: WorkspaceId, until: float | None = None) -> None:
         match await self.look(workspace_id):
             case Home.ABSENT:
                 return
             case Home.FOREIGN:
                 raise foreign(workspace_id)
-        await self.discard(workspace_id)
+        await self.discard(workspace_id, until)
 
-    async def discard(self, workspace_id: WorkspaceId) -> None:
-        """Whosever it is."""
+    async def discard(self, workspace_id: WorkspaceId, until: float | None = None) -> None:
+        """Whosever it is. Not after `until` of the monotonic clock: by then it may be another one."""
         name = volume_name(workspace_id)
         try:
-            await self._engine.transfer(lambda api: _remove(api, name))
+            await self._engine.transfer(lambda api: _remove(api, name, until))
         except NotThere:
             return
         except Conflict as error:
@@ -96,7 +97,9 @@ class Volumes:
         return Home.FOREIGN
 
 
-def _remove(api: APIClient, name: str) -> None:
+def _remove(api: APIClient, name: str, until: float | None) -> None:
+    if until is not None and monotonic() > until:
+        raise Unreachable(f"too much time passed before volume {name} could be removed: it is looked at again")
     # Not by `remove_volume`, which has the timeout of any call: the engine answers when the last file is gone.
     url = api._url("/volumes/{0}", name)  # type: ignore[attr-defined] # noqa: SLF001
     answer = api._delete(url, timeout=REMOVED_WITHIN)  # type: ignore[attr-defined] # noqa: SLF001

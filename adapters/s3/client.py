@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aioboto3
@@ -31,6 +32,8 @@ class S3Config:
     region: str = "us-east-1"
     ca_bundle: str | None = None
     """File of the CA that signed the endpoint's certificate; None: those that this machine trusts."""
+    directory: Path | None = None
+    """See S3ArchiveStore."""
     timeout: float = 20.0
     """Seconds without a byte after which a connection counts as broken."""
 

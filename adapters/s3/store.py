@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
@@ -11,17 +12,18 @@ from botocore.exceptions import ClientError
 
 from adapters.archive_store import Fence, OpenUpload, SmallObject, StoredObject
 from adapters.s3.client import AWAY, NotStored, S3Config, code_of, is_missing, open_client, translated
+from adapters.s3.multipart import Moved, Multipart
+from adapters.transfer.flush import flush
 from domain.errors import ActionFailed, DataLost, Unreachable
 from domain.observation import Presence
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
-    from types_aiobotocore_s3.type_defs import CompletedPartTypeDef, GetObjectOutputTypeDef, ObjectIdentifierTypeDef
+    from types_aiobotocore_s3.type_defs import GetObjectOutputTypeDef, ObjectIdentifierTypeDef
 
 log = structlog.get_logger()
 
 _CHUNK = 1024 * 1024
-_PARTS_IN_FLIGHT = 3
 _RESUMES = 3
 _DELETED_AT_ONCE = 100
 """S3 takes a thousand, but a store that is busy answers for so many too late."""
@@ -31,6 +33,8 @@ _DELETED_AT_ONCE = 100
 class S3ArchiveStore:
     client: "S3Client"
     bucket: str
+    directory: Path | None = None
+    """Of a store on this machine that leaves it to others to flush what it has taken."""
 
     async def observe(self, key: str) -> Presence:
         try:
@@ -49,7 +53,7 @@ class S3ArchiveStore:
                 await self.client.head_bucket(Bucket=self.bucket)
             return None
 
-    async def upload(self, key: str, parts: AsyncIterator[bytes], fence: Fence) -> None:
+    async def upload(self, key: str, parts: AsyncIterator[bytes], fence: Fence, moved: Moved = lambda _: None) -> None:
         # An upload begun before this is ended here; one begun after it finds itself superseded at its fence. So no
         # former attempt can put its object in the place of ours, however late it wakes up.
         await self.end_uploads(key)
@@ -57,14 +61,21 @@ class S3ArchiveStore:
             upload_id = (await self.client.create_multipart_upload(Bucket=self.bucket, Key=key))["UploadId"]
         try:
             await fence()
+            upload = Multipart(self.client, self.bucket, key, upload_id, moved)
             # In a task of its own: before Python 3.13, a group whose task fails at its end leaves the task that it runs
             # in marked as cancelled, and then a timeout around it shows as a cancellation.
-            done = await asyncio.create_task(self._upload_parts(key, upload_id, parts))
+            done = await asyncio.create_task(upload.send(parts))
             await fence()
-            with translated(key):
-                await self.client.complete_multipart_upload(
-                    Bucket=self.bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": done}
-                )
+            try:
+                with translated(key):
+                    await self.client.complete_multipart_upload(
+                        Bucket=self.bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": done}
+                    )
+            except NotStored:
+                # Also where it was completed, the answer was lost, and the client asked once more. Whose bytes they
+                # are shows when they are read back.
+                if await self.size(key) != upload.size:
+                    raise
         except BaseException:
             await asyncio.shield(self._abandoned(key, upload_id))
             raise
@@ -132,6 +143,10 @@ class S3ArchiveStore:
             await self.write(key, body)
         return True
 
+    async def settle(self) -> None:
+        if self.directory is not None:
+            await asyncio.to_thread(flush, self.directory)
+
     async def list_objects(self) -> AsyncIterator[StoredObject]:
         with translated("listing"):
             async for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket):
@@ -170,35 +185,6 @@ class S3ArchiveStore:
             return await self.client.get_object(Bucket=self.bucket, Key=key)
         return await self.client.get_object(Bucket=self.bucket, Key=key, Range=f"bytes={position}-", IfMatch=tag)
 
-    async def _upload_parts(
-        self, key: str, upload_id: str, parts: AsyncIterator[bytes]
-    ) -> "list[CompletedPartTypeDef]":
-        slots = asyncio.Semaphore(_PARTS_IN_FLIGHT)
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = []
-                number = 0
-                async for part in parts:
-                    number += 1
-                    await slots.acquire()
-                    tasks.append(group.create_task(self._upload_part(key, upload_id, number, part, slots)))
-                    del part
-        except BaseExceptionGroup as errors:
-            raise _first(errors) from errors
-        return [task.result() for task in tasks]
-
-    async def _upload_part(
-        self, key: str, upload_id: str, number: int, body: bytes, slots: asyncio.Semaphore
-    ) -> "CompletedPartTypeDef":
-        try:
-            with translated(key):
-                answer = await self.client.upload_part(
-                    Bucket=self.bucket, Key=key, UploadId=upload_id, PartNumber=number, Body=body
-                )
-            return {"PartNumber": number, "ETag": answer["ETag"]}
-        finally:
-            slots.release()
-
     async def _uploads(self, prefix: str) -> AsyncIterator[OpenUpload]:
         with translated("listing uploads"):
             async for page in self.client.get_paginator("list_multipart_uploads").paginate(
@@ -216,11 +202,4 @@ class S3ArchiveStore:
 @asynccontextmanager
 async def open_store(config: S3Config) -> AsyncIterator[S3ArchiveStore]:
     async with open_client(config) as client:
-        yield S3ArchiveStore(client, config.bucket)
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    found: BaseException = errors
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+        yield S3ArchiveStore(client, config.bucket, config.directory)

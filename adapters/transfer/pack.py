@@ -11,10 +11,12 @@ import zstandard
 from adapters.transfer.tarscan import TarScanner
 
 MIB = 1024 * 1024
+GIB = 1024 * MIB
 LEVEL = 3
 THREADS = min(os.cpu_count() or 1, 4)
 JOB_SIZE = 2 * MIB
 """What a thread compresses at a time. Each needs several times that, whatever the size of the archive."""
+MOST_PARTS = 10_000
 LONGEST_PATH = 3800
 """Bytes. The engine extracts by whole paths, of which Linux takes 4,095 bytes, and what lies beyond that it leaves out
 of a tar without a word: so a directory must leave room for the longest name below it."""
@@ -25,8 +27,8 @@ class Unrestorable(Exception):
 
 
 def part_size(number: int) -> int:
-    """Of the part with this number: stores take 10,000 parts, so large archives get larger ones. A few of them are in
-    memory at a time."""
+    """Of the part with this number: stores take 10,000 parts, so large archives get larger ones. What is in memory at a
+    time bounds them, and so an archive to 218 GiB."""
     return (8 if number <= 2000 else 16 if number <= 5000 else 32) * MIB
 
 
@@ -63,6 +65,8 @@ def pack(source: Iterable[bytes], packed: Packed, threads: int = THREADS) -> Ite
         if buffer.tell() >= part_size(number):
             yield _taken(buffer, packed)
             number += 1
+            if number > MOST_PARTS:
+                raise Unrestorable(f"its archive would be larger than the {packed.size // GIB} GiB that can be stored")
     packed.scanner.finish()
     buffer.write(compressor.flush())
     yield _taken(buffer, packed)

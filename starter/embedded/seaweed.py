@@ -38,8 +38,12 @@ class Seaweed:
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.ports['s3']}"
 
+    @property
+    def folder(self) -> Path:
+        return self.data / "seaweed"
+
     def child(self) -> Child:
-        folder = self.data / "seaweed"
+        folder = self.folder
 
         async def prepare() -> None:
             folder.mkdir(mode=0o700, exist_ok=True)

@@ -118,6 +118,7 @@ class Stack:
                 "S3_ACCESS_KEY": seaweed.access_key,
                 "S3_SECRET_KEY": seaweed.secret_key,
                 "S3_BUCKET": seaweed.bucket,
+                "S3_DIRECTORY": str(seaweed.folder),
             }
             children.append(seaweed.child())
         if config.temporal_address:

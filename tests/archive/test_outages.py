@@ -32,9 +32,13 @@ Through = Callable[..., AbstractAsyncContextManager[Bench]]
 
 
 def fill(home: Path) -> None:
-    """Nothing that could be compressed."""
-    (home / "random").write_bytes(os.urandom(6 * MIB))
+    _noise(home, 6)
     (home / "small").write_text("x")
+
+
+def _noise(home: Path, megabytes: int) -> None:
+    """Nothing that could be compressed."""
+    (home / "random").write_bytes(os.urandom(megabytes * MIB))
 
 
 @pytest.fixture
@@ -123,7 +127,7 @@ async def test_a_store_that_cuts_now_and_then_delays_only(bench: Bench, through:
 async def test_a_slow_store_is_not_taken_for_a_stuck_one(bench: Bench, through: Through, s3_config: S3Config) -> None:
     """Read-back and download take longer than the stall watch waits, and bytes move all the time."""
     workspace, before = await bench.workspace(fill)
-    async with FaultProxy(s3_config.endpoint) as proxy, through(proxy.url, stall_seconds=5.0) as slow:
+    async with FaultProxy(s3_config.endpoint) as proxy, through(proxy.url, stall_seconds=3.0) as slow:
         proxy.throttle(down=0.75 * MIB)
         step = await slow.claim(workspace, DesiredState.ARCHIVED)
         assert await slow.operate(workspace, step) is None
@@ -131,6 +135,17 @@ async def test_a_slow_store_is_not_taken_for_a_stuck_one(bench: Bench, through: 
         step = await slow.claim(workspace, DesiredState.STANDBY)
         assert await slow.operate(workspace, step) is None
     assert bench.home(workspace) == before
+
+
+async def test_a_slow_upload_is_not_taken_for_a_stuck_one(bench: Bench, through: Through, s3_config: S3Config) -> None:
+    """A part takes longer than the stall watch waits, the home has long been read to its end, and bytes move."""
+    workspace, _ = await bench.workspace(lambda home: _noise(home, 18))
+    narrow = FaultProxy(s3_config.endpoint, window=64 * 1024)
+    async with narrow as proxy, through(proxy.url, stall_seconds=3.0) as slow:
+        proxy.throttle(up=2 * MIB)
+        step = await slow.claim(workspace, DesiredState.ARCHIVED)
+        assert await slow.operate(workspace, step) is None
+        assert (await bench.row(workspace)).error_count == 0
 
 
 STATUSES = [

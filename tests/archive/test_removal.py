@@ -3,7 +3,9 @@ all of it (PROMISE 13)."""
 
 import asyncio
 import shutil
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -94,14 +96,14 @@ async def test_a_save_waits_for_an_attempt_that_begins(bench: Bench, database: D
     step = await bench.claim(workspace, DesiredState.ARCHIVED)
     number = await bench.store.begin_attempt(step.op_id)
     assert number == 1
-    save = {
+    saves: dict[str, Callable[..., Coroutine[Any, Any, bool]]] = {
         "archive_key": partial(bench.store.save_archive_key, context={}),
         "restore_marker": partial(bench.store.save_restore_marker, context={}),
         "removing": bench.store.save_removing,
-    }[what]
+    }
     async with database.transaction() as later:
         await later.execute("UPDATE operations SET attempts = attempts + 1 WHERE id = $1", step.op_id)
-        saving = asyncio.create_task(save(workspace, step.op_id, number, "a key"))
+        saving = asyncio.create_task(saves[what](workspace, step.op_id, number, "a key"))
         done, _ = await asyncio.wait({saving}, timeout=0.5)
         assert not done, "it did not wait"
     assert await saving is False

@@ -30,9 +30,11 @@ class Cut:
 class FaultProxy:
     """`async with FaultProxy("http://127.0.0.1:9000") as proxy`; `unix://` upstreams are proxied on `listen`."""
 
-    def __init__(self, upstream: str, listen: Path | None = None) -> None:
+    def __init__(self, upstream: str, listen: Path | None = None, *, window: int | None = None) -> None:
+        """`window`: bytes that it takes before it has passed them on; else as many as the kernel likes."""
         self._scheme, _, self._address = upstream.partition("://")
         self._listen = listen
+        self._window = window
         self._port = 0
         self._server: asyncio.Server | None = None
         self._links: set[asyncio.Task[None]] = set()
@@ -124,6 +126,9 @@ class FaultProxy:
         # of this proxy as its own end of a connection.
         self._port = self._port or free_port()
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
+        if self._window is not None:
+            for listening in self._server.sockets:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._window)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = asyncio.current_task()

@@ -123,6 +123,34 @@ async def test_an_upload_survives_a_connection_that_breaks_once(s3: S3, at: Open
         assert await uploads(store) == []
 
 
+async def test_an_upload_whose_completion_was_not_heard_of_is_complete(s3: S3, at: Opened) -> None:
+    """The client asks again, and is told that there is no such upload any more."""
+    body = os.urandom(6 * MIB)
+    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.fail(500, method="POST", contains="uploadId", times=1, after=True)
+        await store.upload(KEY, pieces(body), nothing)
+        assert [call.what for call in proxy.calls].count("complete") == 2
+        assert await downloaded(store) == body
+        assert await uploads(store) == []
+
+
+async def test_a_part_on_its_way_moves(s3: S3, at: Opened) -> None:
+    """Piece by piece, as the connection takes it, and not only when all of it has arrived."""
+    sizes: list[int] = []
+    async with at(s3.endpoint) as store:
+        await store.upload(KEY, pieces(os.urandom(8 * MIB), 8 * MIB), nothing, sizes.append)
+    assert sum(sizes) >= 8 * MIB
+    assert max(sizes[-20:]) < MIB
+
+
+async def test_large_parts_are_not_in_memory_side_by_side(s3: S3, at: Opened) -> None:
+    """Four times as large, and a third as many at a time."""
+    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        await store.upload(KEY, pieces(os.urandom(48 * MIB), 24 * MIB), nothing)
+        first, second = (call for call in proxy.calls if call.what == "part")
+        assert first.ended <= second.began
+
+
 async def test_a_slow_upload_is_not_taken_for_a_broken_one(s3: S3, at: Opened) -> None:
     """A part that takes longer than the timeout passes, as long as its bytes move."""
     body = os.urandom(32 * MIB)

@@ -53,6 +53,18 @@ async def test_what_was_read_is_written_again(homes: DockerHomes, volumes: Volum
     assert volumes.holders(workspace) == []
 
 
+async def test_a_removal_that_was_held_up_removes_nothing(docker_runtime: DockerRuntime, volumes: Volumes) -> None:
+    """Stopped between its last look and the engine, and going on much later: by then it may be another home."""
+    workspace, home = await volumes.make()
+    (home / "file").write_text("kept")
+    late = replace(docker_runtime.homes(), fence_seconds=-0.001)
+    with pytest.raises(Unreachable, match="looked at again"):
+        await late.remove(workspace, nothing)
+    assert (home / "file").exists()
+    await docker_runtime.homes().remove(workspace, nothing)
+    assert not volumes.exists(workspace)
+
+
 async def test_sockets_and_devices_are_left_out(homes: DockerHomes, volumes: Volumes) -> None:
     """With all their hard links: a link to what is left out would make the rest unrestorable. Overlay file systems
     make such devices, and link them, and need no privilege for it."""

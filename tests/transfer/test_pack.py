@@ -117,6 +117,14 @@ def test_parts_have_the_size_that_stores_take(monkeypatch: pytest.MonkeyPatch) -
     assert all(len(part) >= 64 * 1024 * number for number, part in enumerate(parts[:-1], 1))
 
 
+def test_an_archive_of_too_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is sent, and with a reason: a store would refuse the last parts after hours."""
+    monkeypatch.setattr(packing, "part_size", lambda _: 64 * 1024)
+    monkeypatch.setattr(packing, "MOST_PARTS", 3)
+    with pytest.raises(Unrestorable, match="that can be stored"):
+        list(pack(in_pieces(made([(member("noise"), os.urandom(1024 * 1024))]), 10_000), Packed(), threads=0))
+
+
 def test_a_stream_that_breaks_off_gives_no_last_part() -> None:
     """Wherever it breaks: what was compressed is not flushed, so it is not even a whole zstd frame."""
     tar = made([(member("home/a"), b"x" * 3000), (member("home/b"), b"y" * 700)])
