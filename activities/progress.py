@@ -1,7 +1,7 @@
-"""Progress of a transfer as live events: at most one a second, with rate and time left."""
+"""Progress of a transfer as live events: at most one a second."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from time import monotonic
 
 import structlog
@@ -11,21 +11,20 @@ from adapters.redis.activity import RedisUnavailable
 from adapters.redis.events import Event, EventBus, EventKind
 from adapters.tasks import end
 from domain.model import OperationId
+from domain.progress import Moved
 
 log = structlog.get_logger()
 
 _FORGET_SECONDS = 7200.0
-_RATE_SECONDS = 0.5
-"""A rate over less than this says nothing."""
 
 
 @dataclass(slots=True)
 class _Told:
     """What was told of an attempt, and what is to be told next."""
 
+    newest: Moved
     begun: float = field(default_factory=monotonic)
     at: float = float("-inf")
-    newest: tuple[int, int | None] = (0, None)
     later: "asyncio.Task[None] | None" = None
 
 
@@ -35,10 +34,9 @@ class ProgressEvents:
     interval: float = 1.0
     _told: dict[tuple[OperationId, int], _Told] = field(default_factory=dict, init=False)
 
-    async def publish(self, attempt: Attempt, done: int, total: int | None) -> None:
+    async def publish(self, attempt: Attempt, moved: Moved) -> None:
         """What comes too soon waits, and only the newest of it is told: so the last one always is."""
-        told = self._of(attempt)
-        told.newest = (done, total)
+        told = self._of(attempt, moved)
         if told.later is not None and not told.later.done():
             return
         wait = told.at + self.interval - monotonic()
@@ -51,12 +49,14 @@ class ProgressEvents:
         """What still waits is not told: nobody is left to tell it."""
         await end([told.later for told in self._told.values() if told.later is not None])
 
-    def _of(self, attempt: Attempt) -> _Told:
+    def _of(self, attempt: Attempt, moved: Moved) -> _Told:
         key = (attempt.op_id, attempt.number)
-        if key not in self._told:
+        if key in self._told:
+            self._told[key].newest = moved
+        else:
             now = monotonic()
             self._told = {other: told for other, told in self._told.items() if now - told.begun < _FORGET_SECONDS}
-            self._told[key] = _Told()
+            self._told[key] = _Told(moved)
         return self._told[key]
 
     async def _tell_later(self, wait: float, attempt: Attempt, told: _Told) -> None:
@@ -66,17 +66,7 @@ class ProgressEvents:
     async def _tell(self, attempt: Attempt, told: _Told) -> None:
         """A lost event costs a moment of a progress bar, nothing else."""
         told.at = monotonic()
-        done, total = told.newest
-        elapsed = told.at - told.begun
-        rate = done / elapsed if elapsed > _RATE_SECONDS else None
-        left = (total - done) / rate if rate and total is not None else None
-        details = {
-            "operation": attempt.workspace.operation,
-            "bytes_done": done,
-            "bytes_total": total,
-            "bytes_per_second": round(rate) if rate is not None else None,
-            "eta_seconds": round(max(0.0, left), 1) if left is not None else None,
-        }
+        details = {"operation": attempt.workspace.operation, **asdict(told.newest)}
         event = Event(EventKind.PROGRESS, attempt.workspace.owner_user_id, attempt.workspace.id, details)
         try:
             await self.bus.publish([event])

@@ -3,18 +3,21 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from datetime import timedelta
 
 from temporalio import activity
 
+from domain.progress import Moved
+
 
 class Pulse:
     def __init__(self) -> None:
-        self._details: tuple[dict[str, int | None], ...] = ()
+        self._details: tuple[dict[str, object], ...] = ()
 
-    def tell(self, bytes_done: int, bytes_total: int | None) -> None:
+    def tell(self, told: Moved) -> None:
         """With every beat from now on."""
-        self._details = ({"bytes_done": bytes_done, "bytes_total": bytes_total},)
+        self._details = (asdict(told),)
 
     @asynccontextmanager
     async def beating(self) -> AsyncIterator[None]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 
 import structlog
@@ -16,6 +16,7 @@ from adapters.postgres.workspaces import WorkspaceStore
 from adapters.telemetry.metrics import TRANSFER, TRANSFERRED
 from domain.archive import ArchiveMeta
 from domain.errors import Unreachable
+from domain.progress import Moved, Pace, Stage, as_told
 
 log = structlog.get_logger()
 
@@ -28,10 +29,15 @@ class Progress:
     total: Callable[[], int | None] = lambda: None
     moved: Callable[[], int] | None = None
     """What shows that it moves, where that is not `done`."""
-    reading_back: bool = False
+    stage: Stage = Stage.TRANSFERRING
+    _pace: Pace = field(default_factory=Pace, init=False)
+
+    def told(self, attempt: int) -> Moved:
+        done = self.done()
+        return as_told(self.stage, done, self.total(), self._pace.look(monotonic(), done), attempt)
 
 
-Publish = Callable[[Attempt, int, int | None], Awaitable[None]]
+Publish = Callable[[Attempt, Moved], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +67,21 @@ class Transfers:
             _measure(attempt, progress, monotonic() - began)
 
     async def is_intact(self, attempt: Attempt, archives: ArchiveStore, key: str, meta: ArchiveMeta) -> bool:
-        """Read all of an archive back."""
+        """Read all of an archive back. What was read is told in bytes of the home: that is what people know."""
         read = 0
 
-        def moved(so_far: int) -> None:
+        def note(so_far: int) -> None:
             nonlocal read
             read = so_far
 
-        # To whoever watches, the bytes have been moved.
-        progress = Progress(lambda: meta.raw_size, lambda: meta.raw_size, lambda: read, reading_back=True)
+        progress = Progress(
+            lambda: meta.raw_size * read // max(meta.size, 1),
+            lambda: meta.raw_size,
+            moved=lambda: read,
+            stage=Stage.VERIFYING,
+        )
         async with self.moving(attempt, progress):
-            return await is_intact(archives, key, meta, moved)
+            return await is_intact(archives, key, meta, note)
 
     async def fence(self, attempt: Attempt) -> None:
         if not await self.store.is_current(attempt.op_id, attempt.number):
@@ -90,22 +100,23 @@ class Transfers:
             if now != before:
                 before = now
                 deadline.reschedule(loop.time() + self.stall_seconds)
-                await self._save(attempt, progress)
+            # Also of what stands still: its pace falls.
+            await self._save(attempt, progress)
             await asyncio.sleep(self.report_seconds)
 
     async def _save(self, attempt: Attempt, progress: Progress) -> None:
-        done, total = progress.done(), progress.total()
-        attempt.pulse.tell(done, total)
+        told = progress.told(attempt.number)
+        attempt.pulse.tell(told)
         try:
-            await self.store.save_progress(attempt.op_id, attempt.number, done, total)
+            await self.store.save_progress(attempt.op_id, told)
             if self.publish is not None:
-                await self.publish(attempt, done, total)
+                await self.publish(attempt, told)
         except DatabaseUnavailable as error:
             log.warning("progress_not_saved", error=str(error))
 
 
 def _measure(attempt: Attempt, progress: Progress, seconds: float) -> None:
     """Reading an archive back moves nothing of a home."""
-    if not progress.reading_back:
+    if progress.stage is Stage.TRANSFERRING:
         TRANSFERRED.labels(attempt.workspace.operation).inc(progress.done())
         TRANSFER.labels(attempt.workspace.operation).observe(seconds)

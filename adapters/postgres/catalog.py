@@ -12,17 +12,23 @@ from adapters.postgres.desired_state import DesiredStates, Refusal, Refused
 from adapters.postgres.idempotency import IdempotencyKey, claim, keep
 from adapters.postgres.rows import to_workspace
 from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase, UserId, Workspace, WorkspaceId
+from domain.progress import Moved, Stage, as_told
 
-_GET = """
-SELECT w.*, o.bytes_done, o.bytes_total, o.attempts
-FROM workspaces w LEFT JOIN operations o ON o.id = w.op_id
-WHERE w.id = $1 AND w.owner_user_id = $2 AND w.phase <> 'DELETED'
+PROGRESS = """
+    o.bytes_done, o.bytes_total, o.stage, o.bytes_per_second, o.attempts,
+    extract(epoch FROM now() - o.told_at)::float8 AS told_seconds_ago
 """
 
+_GET = f"""
+SELECT w.*, {PROGRESS}
+FROM workspaces w LEFT JOIN operations o ON o.id = w.op_id
+WHERE w.id = $1 AND w.owner_user_id = $2 AND w.phase <> 'DELETED'
+"""  # noqa: S608 - constant
+
 # One statement, one snapshot: the page and its total agree, also when the page is beyond the end.
-_LIST = """
+_LIST = f"""
 WITH page AS (
-    SELECT w.*, o.bytes_done, o.bytes_total, o.attempts
+    SELECT w.*, {PROGRESS}
     FROM workspaces w LEFT JOIN operations o ON o.id = w.op_id
     WHERE w.owner_user_id = $1 AND w.phase <> 'DELETED' AND ($2::text IS NULL OR w.phase = $2)
     ORDER BY w.created_at DESC, w.id LIMIT $3 OFFSET $4
@@ -31,7 +37,7 @@ WITH page AS (
     WHERE owner_user_id = $1 AND phase <> 'DELETED' AND ($2::text IS NULL OR phase = $2)
 )
 SELECT * FROM matching LEFT JOIN page ON true ORDER BY created_at DESC, id
-"""
+"""  # noqa: S608 - constant
 
 _INSERT = """
 INSERT INTO workspaces (id, owner_user_id, name, description, image_ref, desired_state, standby_ttl_seconds,
@@ -67,18 +73,10 @@ class NameTaken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far the operation under way has come."""
-
-    bytes_done: int
-    bytes_total: int | None
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
     workspace: Workspace
-    progress: Progress | None = None
+    progress: Moved | None = None
+    """How far the operation under way has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +220,14 @@ async def _patch(connection: PooledConnection, workspace_id: WorkspaceId, owner:
 def to_entry(row: asyncpg.Record) -> Entry:
     progress = None
     if row["bytes_done"] is not None:
-        progress = Progress(row["bytes_done"], row["bytes_total"], row["attempts"])
+        progress = as_told(
+            Stage(row["stage"]) if row["stage"] else None,
+            row["bytes_done"],
+            row["bytes_total"],
+            row["bytes_per_second"],
+            row["attempts"],
+            row["told_seconds_ago"] or 0.0,
+        )
     return Entry(to_workspace(row), progress)
 
 

@@ -3,23 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from adapters.postgres.catalog import Entry, to_entry
+from adapters.postgres.catalog import PROGRESS, Entry, to_entry
 from adapters.postgres.database import Database
 from domain.model import Phase, UserId
 
 # One statement, one snapshot: the page and its total agree, also when the page is beyond the end.
-_PAGE = """
+_PAGE = f"""
 WITH matching AS (
     SELECT w.id, w.created_at FROM workspaces w
     WHERE w.phase <> 'DELETED' AND ($1::text IS NULL OR w.phase = $1) AND ($2::uuid IS NULL OR w.owner_user_id = $2)
 ), page AS (
-    SELECT w.*, o.bytes_done, o.bytes_total, o.attempts, u.username
+    SELECT w.*, {PROGRESS}, u.username
     FROM matching JOIN workspaces w USING (id) JOIN users u ON u.id = w.owner_user_id
     LEFT JOIN operations o ON o.id = w.op_id
     ORDER BY w.created_at DESC, w.id LIMIT $3 OFFSET $4
 )
 SELECT * FROM (SELECT count(*) AS total FROM matching) AS counted LEFT JOIN page ON true ORDER BY created_at DESC, id
-"""
+"""  # noqa: S608 - constant
 
 _COUNTS = """
 SELECT phase, count(*) AS workspaces, count(*) FILTER (WHERE operation <> 'NONE') AS operating,

@@ -10,6 +10,7 @@ from adapters.postgres.rows import from_conditions, from_home_ctx, to_workspace
 from domain.errors import MAX_RETRIES, TERMINAL_REASONS
 from domain.model import ErrorReason, OperationId, Workspace, WorkspaceId
 from domain.node import Node
+from domain.progress import Moved
 
 # The whole row is compared, by the time of its last change: what was judged on a row that has moved on is void, even
 # where it has come back to look the same (a late answer of a whole operation ago).
@@ -172,7 +173,8 @@ class WorkspaceStore:
     async def begin_attempt(self, op_id: OperationId) -> int | None:
         """Number this attempt; a later one supersedes it. None when the operation is over."""
         number: int | None = await self.database.fetchval(
-            "UPDATE operations SET attempts = attempts + 1 WHERE id = $1 AND outcome IS NULL RETURNING attempts",
+            "UPDATE operations SET attempts = attempts + 1, stage = NULL, bytes_per_second = NULL, told_at = NULL"
+            " WHERE id = $1 AND outcome IS NULL RETURNING attempts",
             op_id,
         )
         return number
@@ -206,14 +208,17 @@ class WorkspaceStore:
         """The volume holds all of the archive: from now on it is a home. False when superseded."""
         return await self._saved(_RESTORED, workspace_id, op_id, attempt, key, context)
 
-    async def save_progress(self, op_id: OperationId, attempt: int, done: int, total: int | None) -> None:
+    async def save_progress(self, op_id: OperationId, told: Moved) -> None:
         await self.database.execute(
-            "UPDATE operations SET bytes_done = $3, bytes_total = $4"
+            "UPDATE operations"
+            " SET bytes_done = $3, bytes_total = $4, stage = $5, bytes_per_second = $6, told_at = now()"
             " WHERE id = $1 AND attempts = $2 AND outcome IS NULL",
             op_id,
-            attempt,
-            done,
-            total,
+            told.attempt,
+            told.bytes_done,
+            told.bytes_total,
+            told.stage,
+            told.bytes_per_second,
         )
 
     async def count_error(self, workspace_id: WorkspaceId, op_id: OperationId, message: str) -> int | None:

@@ -48,6 +48,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 async def events(request: Request, deps: Deps, caller: Current) -> Response:
     """`workspace_updated` (the whole workspace), `workspace_deleted`, `workspace_progress`, `heartbeat`.
 
+    `workspace_progress` is `id`, `operation` and the fields of the workspace's `progress`, at most once a second.
     The current state comes first, then changes. A client that sends Last-Event-ID also hears what was deleted since.
     """
     if deps.hub is None:

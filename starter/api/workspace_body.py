@@ -10,6 +10,7 @@ from adapters.postgres.catalog import Entry, LoggedOperation, Metadata, Page
 from adapters.postgres.rows import from_conditions
 from domain.audit import Change
 from domain.model import ConditionName, DesiredState, ErrorReason, Operation, Phase
+from domain.progress import Stage
 from starter.api.change_body import CauseBody
 from starter.api.fields import Description, ImageRef, Memo, Name, PageQuery, RequestBody, TtlSeconds
 
@@ -66,8 +67,15 @@ class ConditionBody(BaseModel):
 
 
 class ProgressBody(BaseModel):
-    bytes_done: int
-    bytes_total: int | None
+    """How far the operation under way has come. `workspace_progress` tells the same, live."""
+
+    stage: Stage = Field(
+        description="`TRANSFERRING`: between the home and the store. `VERIFYING`: the store's copy is read back."
+    )
+    bytes_done: int = Field(description="Of this stage, in bytes of the home.")
+    bytes_total: int | None = Field(description="Null while it is not known yet.")
+    bytes_per_second: int | None = Field(description="Of the last ten seconds; null where that can't be said.")
+    eta_seconds: float | None = Field(description="Until this stage ends, at that pace.")
     attempt: int
 
 

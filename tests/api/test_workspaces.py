@@ -200,7 +200,8 @@ async def test_progress_and_operation_log(api: Api, alice: Person) -> None:
     await api.deps.database.execute(
         "UPDATE operations SET bytes_done = 10, bytes_total = 40, attempts = 2 WHERE id = $1", first
     )
-    expected = {"bytes_done": 10, "bytes_total": 40, "attempt": 2}
+    expected: dict[str, Any] = {"bytes_done": 10, "bytes_total": 40, "attempt": 2}
+    expected |= {"stage": "TRANSFERRING", "bytes_per_second": None, "eta_seconds": None}
     assert (await alice("GET", f"{PATH}/{one}")).json["progress"] == expected
     assert (await alice("GET", PATH)).json["items"][0]["progress"] == expected
     await api.row(one, operation="NONE", op_id=None, op_started_at=None)
