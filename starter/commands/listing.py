@@ -8,16 +8,15 @@ import typer
 from domain.model import Phase
 from starter.commands.examples import examples
 from starter.commands.failure import CommandFailed
+from starter.commands.moved import bytes_moved
 from starter.commands.names import Name, all_pages, all_workspaces, find
 from starter.commands.options import AsJson, Token, Url, reached
 from starter.commands.screen import (
     Workspace,
-    amount,
     cell,
     facts,
     fitted,
     next_step,
-    percent,
     print_json,
     put,
     say,
@@ -102,9 +101,9 @@ def _facts(ws: Workspace, told: dict[str, Any], server: Server) -> "list[tuple[s
         ("wanted", ws["desired_state"]),
     ]
     if ws["operation"] != "NONE":
-        moved = ws["progress"]
-        done = f", {amount(moved['bytes_done'], moved['bytes_total'])}{percent(moved)}" if moved else ""
-        pairs.append(("operation", f"{ws['operation']}, begun {when(ws['op_started_at'], now)}{done}"))
+        pairs.append(("operation", f"{ws['operation']}, begun {when(ws['op_started_at'], now)}"))
+        if moved := ws["progress"]:
+            pairs.append(("so far", bytes_moved(moved)))
     if told["what_to_do"]:
         pairs += [("because", told["because"]), ("what to do", told["what_to_do"])]
     if ws["error_count"]:

@@ -8,9 +8,10 @@ import typer
 from starter.commands.examples import examples
 from starter.commands.failure import Exit
 from starter.commands.interrupting import end_at_the_second
+from starter.commands.moved import doing, percent
 from starter.commands.names import complete, find
 from starter.commands.options import AsJson, Token, Url, reached
-from starter.commands.screen import Workspace, note, out, percent, print_json_line, say, state
+from starter.commands.screen import Workspace, note, out, print_json_line, say, state
 from starter.commands.server import Server
 from starter.commands.stream import Event, Stream
 from starter.commands.words import size, took
@@ -105,7 +106,7 @@ def _changes(before: Workspace | None, after: Workspace) -> "str | Text":
 
 def _moved(body: dict[str, Any]) -> str:
     done = percent(body) or f" {size(body['bytes_done'])}"
-    parts = [f"{body['operation']}{done}"]
+    parts = [f"{doing(body['operation'], body)}{done}"]
     parts += [f"{size(body['bytes_per_second'])}/s"] if body["bytes_per_second"] else []
     parts += [f"{took(body['eta_seconds'])} left"] if body["eta_seconds"] else []
     return ", ".join(parts)

@@ -8,7 +8,8 @@ from typing import Any, Protocol, Self
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
-from starter.commands.screen import Workspace, err, note, percent
+from starter.commands.moved import bytes_moved, doing, fitting, percent
+from starter.commands.screen import Workspace, err, note
 from starter.commands.words import size, took
 
 LINE_SECONDS = 5.0
@@ -40,7 +41,7 @@ class Lines:
     """One line when a step begins, and one every few seconds while bytes move."""
 
     def __init__(self) -> None:
-        self._moving = _Moving("NONE", 0.0)
+        self._moving = _Moving("NONE")
         self._told_at = 0.0
         self._failures = 0
 
@@ -55,14 +56,14 @@ class Lines:
     def show(self, ws: Workspace, told: dict[str, Any] | None) -> None:
         operation, now = ws["operation"], time.monotonic()
         if operation != self._moving.operation or ws["error_count"] > self._failures:
-            self._moving, self._told_at, self._failures = _Moving(operation, now), now, ws["error_count"]
+            self._moving, self._told_at, self._failures = _Moving(operation), now, ws["error_count"]
             if operation != "NONE":
                 note(f"{ws['name']}: {step(ws)}")
             return
         moved = self._moving.look(ws, told)
         if moved and now - self._told_at >= LINE_SECONDS:
             self._told_at = now
-            note(f"{ws['name']}: {operation}{percent(moved)}, {bytes_moved(moved)}")
+            note(f"{ws['name']}: {doing(operation, moved)}{percent(moved)}, {bytes_moved(moved)}")
 
     def end(self, *, well: bool) -> None:
         del well
@@ -82,7 +83,8 @@ class Bars:
             console=err(),
         )
         self._task: TaskID | None = None
-        self._moving = _Moving("", 0.0)
+        self._step = ""
+        self._moving = _Moving("")
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -97,16 +99,17 @@ class Bars:
         operation = ws["operation"]
         if operation != self._moving.operation or self._task is None:
             self._finish("[green]✓[/]")
-            self._moving = _Moving(operation, time.monotonic())
+            self._moving = _Moving(operation)
             self._task = self._progress.add_task("", total=None, moved="", mark="")
-        label = NOT_BEGUN if operation == "NONE" else step(ws)
+        moved, self._step = self._moving.look(ws, told), step(ws)
+        label = NOT_BEGUN if operation == "NONE" else step(ws, moved)
         self._progress.update(self._task, description=label)
-        if moved := self._moving.look(ws, told):
+        if moved:
             # Beside the mark, the clock, the bar, and a blank after each.
             room = err().width - len(label) - self._bar - 13
-            self._progress.update(
-                self._task, moved=fitting(moved, room), completed=moved["bytes_done"], total=moved["bytes_total"]
-            )
+            # One more than there are: a task that is complete stops its clock, and more may come (see Stage).
+            total = moved["bytes_total"] and moved["bytes_total"] + 1
+            self._progress.update(self._task, moved=fitting(moved, room), completed=moved["bytes_done"], total=total)
 
     def end(self, *, well: bool) -> None:
         self._finish("[green]✓[/]" if well else "[red]✗[/]")
@@ -119,38 +122,25 @@ class Bars:
             self._progress.remove_task(self._task)
         else:
             moved = size(self._moving.done) if self._moving.done else ""
-            self._progress.update(self._task, total=1, completed=1, mark=mark, moved=moved)
+            self._progress.update(self._task, total=1, completed=1, mark=mark, moved=moved, description=self._step)
         self._task = None
 
 
 @dataclass(slots=True)
 class _Moving:
-    """The bytes of one operation. Its pace is the server's word, or what can be seen from here."""
+    """The bytes of one operation."""
 
     operation: str
-    began: float
-    first: tuple[float, int] | None = None
     done: int = 0
+    """The most that it said so far: each stage begins at nothing."""
 
     def look(self, ws: Workspace, told: dict[str, Any] | None) -> dict[str, Any] | None:
+        """None as long as none has moved."""
         moved: dict[str, Any] | None = told if told and told.get("operation") == self.operation else ws["progress"]
-        if not moved or not moved["bytes_done"]:
+        if not moved or not (moved["bytes_done"] or self.done):
             return None
-        self.done = moved["bytes_done"]
-        if moved.get("bytes_per_second"):
-            return moved
-        return {**moved, **self._pace(moved["bytes_done"], moved["bytes_total"])}
-
-    def _pace(self, done: int, total: int | None) -> dict[str, Any]:
-        now = time.monotonic()
-        if self.first is None or done < self.first[1]:
-            # Less than before: it is another attempt.
-            self.first = (now, done)
-        since, already = self.first
-        if done <= already or now - since < 0.5:
-            return {}
-        rate = (done - already) / (now - since)
-        return {"bytes_per_second": rate, "eta_seconds": max(0.0, (total - done) / rate) if total else None}
+        self.done = max(self.done, moved["bytes_done"])
+        return moved
 
 
 class _Mark(SpinnerColumn):
@@ -171,29 +161,7 @@ class _Clock(ProgressColumn):
         return Text(took(seconds or 0.0), style="dim")
 
 
-def step(ws: Workspace) -> str:
+def step(ws: Workspace, moved: dict[str, Any] | None = None) -> str:
     """The operation, and how often it failed so far: whether there is another attempt is not known here."""
-    failed = ws["error_count"]
-    return f"{ws['operation']}, failed {failed} time{'s' * (failed > 1)}" if failed else str(ws["operation"])
-
-
-def bytes_moved(moved: dict[str, Any]) -> str:
-    """`12.3 MB of 40.0 MB, 8.1 MB/s, 4.0 s left`, as far as it is known."""
-    return ", ".join(part for part in _told(moved) if part)
-
-
-def fitting(moved: dict[str, Any], room: int) -> str:
-    """As much of it as there is room for: the time that is left is worth more than the pace."""
-    done, pace, left = _told(moved)
-    choices = ((done, pace, left), (done, left), (done,), (percent(moved).strip(),))
-    texts = [", ".join(part for part in choice if part) for choice in choices]
-    return next((text for text in texts if len(text) <= room), "")
-
-
-def _told(moved: dict[str, Any]) -> tuple[str, str, str]:
-    total, rate, left = moved["bytes_total"], moved.get("bytes_per_second"), moved.get("eta_seconds")
-    return (
-        f"{size(moved['bytes_done'])} of {size(total)}" if total else size(moved["bytes_done"]),
-        f"{size(rate)}/s" if rate else "",
-        f"{took(left)} left" if left else "",
-    )
+    failed, operation = ws["error_count"], doing(ws["operation"], moved)
+    return f"{operation}, failed {failed} time{'s' * (failed > 1)}" if failed else operation

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from starter.commands.moved import doing, percent
 from starter.commands.words import ago, ahead, moment, size
 
 if TYPE_CHECKING:
@@ -119,16 +120,10 @@ def state(ws: Workspace) -> "Text":
     if ws["phase"] == "ERROR":
         text.append(f" {ws['error_reason'] or '(recovering)'}", style="red")
     if ws["operation"] not in {"NONE", ws["phase"]}:
-        text.append(f" › {ws['operation']}{percent(ws['progress'])}", style="yellow")
+        text.append(f" › {doing(ws['operation'], ws['progress'])}{percent(ws['progress'])}", style="yellow")
     elif ws["operation"] == "NONE" and ws["phase"] not in {ws["desired_state"], "ERROR", "DELETING"}:
         text.append(f" → {ws['desired_state']}", style="yellow")
     return text
-
-
-def percent(progress: dict[str, Any] | None) -> str:
-    if not progress or not progress["bytes_total"]:
-        return ""
-    return f" {min(100, 100 * progress['bytes_done'] // progress['bytes_total'])} %"
 
 
 def next_step(step: dict[str, Any] | None, now: datetime) -> str:

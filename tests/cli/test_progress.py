@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from starter.commands.progress import bytes_moved, fitting
+from starter.commands.moved import bytes_moved, doing, fitting
 
 MOVED: dict[str, Any] = {
     "bytes_done": 50_000_000,
@@ -32,3 +32,10 @@ def test_it_says_as_much_as_fits(room: int, text: str) -> None:
 def test_what_is_not_known_is_not_said() -> None:
     bare = {"bytes_done": 1500, "bytes_total": None}
     assert (bytes_moved(bare), fitting(bare, 80), fitting(bare, 3)) == ("1.5 kB", "1.5 kB", "")
+
+
+def test_the_stage_is_said() -> None:
+    """And an older server, which tells none, is understood."""
+    assert doing("ARCHIVING", {**MOVED, "stage": "VERIFYING"}) == "ARCHIVING, verifying"
+    for other in (None, MOVED, {**MOVED, "stage": "TRANSFERRING"}):
+        assert doing("ARCHIVING", other) == "ARCHIVING"

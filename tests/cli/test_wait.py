@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from contextlib import suppress
 from typing import Any
@@ -72,10 +73,20 @@ async def test_two_steps_and_their_progress(cli: Cli, api: Api, alice: Person, b
         await asyncio.to_thread(terminal.until, "ARCHIVING")
         async with again_and_again(bus, event):
             await asyncio.to_thread(terminal.until, "50.0 MB of 200 MB, 25.0 MB/s, 6.0 s left")
+        details |= {"bytes_done": 200_000_000, "eta_seconds": 0.0}
+        async with again_and_again(bus, event):
+            await asyncio.to_thread(terminal.until, "200 MB of 200 MB")
+        # Without an event: whoever looks is told the same.
+        await api.deps.database.execute(
+            "UPDATE operations SET bytes_done = 80000000, bytes_total = 200000000, stage = 'VERIFYING',"
+            " bytes_per_second = 40000000, told_at = now() + interval '1 hour' WHERE outcome IS NULL"
+        )
+        await asyncio.to_thread(terminal.until, "80.0 MB of 200 MB, 3.0 s left")
+        assert re.search(r"ARCHIVING, verifying +[\d.]+ s +━.*80\.0 MB of 200 MB", terminal.screen), terminal.screen
         await api.row(workspace, phase="ARCHIVED", archive_key="k", **ENDED)
         assert await asyncio.to_thread(terminal.end) == 0
     assert "✓ STOPPING" in terminal.screen
-    assert "✓ ARCHIVING" in terminal.screen
+    assert re.search(r"✓ ARCHIVING +[\d.]+ s +200 MB", terminal.screen)
     assert "demo is ARCHIVED (" in terminal.screen
 
 
