@@ -109,12 +109,16 @@ async def test_progress(world: World, alice: Person, page: Any) -> None:
     )
     await visit(page, f"{world.origin}/w/{workspace_id}/")
     await page.wait_for_selector("#bytes:has-text('250 MB of 1.0 GB')")
-    details = {"bytes_done": 500_000_000, "bytes_total": 1_000_000_000, "attempt": 1}
+    details: dict[str, Any] = {"bytes_done": 500_000_000, "bytes_total": 1_000_000_000, "attempt": 1}
     event = Event(EventKind.PROGRESS, alice.id, WorkspaceId(workspace_id), details)
     # The page shows what it asked for before it listens.
     async with again_and_again(EventBus(world.redis), event):
         await page.wait_for_selector("#bytes:has-text('500 MB of 1.0 GB')")
         await page.wait_for_function("document.querySelector('.bar i').style.width === '50%'")
+    details |= {"stage": "VERIFYING", "bytes_per_second": 25_000_000, "eta_seconds": 20.0}
+    async with again_and_again(EventBus(world.redis), event):
+        said = "Verifying the stored copy, 500 MB of 1.0 GB, 25.0 MB/s, 20 s left"
+        await page.wait_for_selector(f"#bytes:has-text('{said}')")
 
 
 async def test_restoring_is_a_persons_decision(world: World, alice: Person, page: Any) -> None:

@@ -224,6 +224,33 @@ async def test_what_is_under_way(world: World) -> None:
             async with again_and_again(world.bus, Event(EventKind.PROGRESS, owner, workspace.id, event)):
                 await expect(tab.row("slow").get_by_role("progressbar")).to_have_attribute("value", "25")
                 await expect(tab.row("slow")).to_contain_text(said)
+            event |= {"stage": "VERIFYING", "bytes_done": 60}
+            said = re.compile(r"Verifying the stored copy · 50 % · 60 B of 120 B · 2.0 MB/s · \d+ s left")
+            async with again_and_again(world.bus, Event(EventKind.PROGRESS, owner, workspace.id, event)):
+                await expect(tab.row("slow")).to_contain_text(said)
+        finally:
+            world.starts.gate.set()
+        await tab.shows("slow", "Running")
+
+
+async def test_who_comes_later_sees_as_much(world: World) -> None:
+    """Rate, time left and stage are there before the first event, and while none comes."""
+    username = await world.person()
+    async with world.tab(username) as tab:
+        await tab.create("slow", start=False)
+        await tab.shows("slow", "Standby")
+        world.starts.gate.clear()
+        try:
+            await tab.row("slow").get_by_role("button", name="Start slow").click()
+            await tab.shows("slow", "Starting")
+            await world.system.parts.database.execute(
+                "UPDATE operations SET bytes_done = 60, bytes_total = 120, stage = 'VERIFYING', bytes_per_second = 3,"
+                " told_at = now() + interval '1 hour' WHERE workspace_id = $1 AND outcome IS NULL",
+                await world.workspace("slow"),
+            )
+            await tab.page.reload()
+            said = re.compile(r"Verifying the stored copy · 50 % · 60 B of 120 B · 3 B/s · (20|1\d) s left")
+            await expect(tab.row("slow")).to_contain_text(said)
         finally:
             world.starts.gate.set()
         await tab.shows("slow", "Running")

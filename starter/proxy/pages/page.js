@@ -52,6 +52,8 @@
     return `${bytes >= 100 || unit === 0 ? Math.round(bytes) : bytes.toFixed(1)} ${units[unit]}`;
   };
 
+  const span = (seconds) => (seconds < 90 ? `${Math.round(seconds)} s` : `${Math.round(seconds / 60)} min`);
+
   let since = null;
   const show = (ws) => {
     const badge = $('.badge');
@@ -75,8 +77,14 @@
     const known = done && done.bytes_total > 0;
     bar.classList.toggle('unknown', !known);
     bar.firstElementChild.style.width = known ? `${Math.min(100, 100 * done.bytes_done / done.bytes_total)}%` : '';
-    $('#bytes').textContent = !done ? '' : known
-      ? `${size(done.bytes_done)} of ${size(done.bytes_total)}` : done.bytes_done ? size(done.bytes_done) : '';
+    $('#bytes').textContent = done ? told(done, known).join(', ') : '';
+  };
+  const told = (done, known) => {
+    const said = done.stage === 'VERIFYING' ? ['Verifying the stored copy'] : [];
+    if (done.bytes_done) said.push(known ? `${size(done.bytes_done)} of ${size(done.bytes_total)}` : size(done.bytes_done));
+    if (done.bytes_per_second) said.push(`${size(done.bytes_per_second)}/s`);
+    if (done.eta_seconds >= 1) said.push(`${span(done.eta_seconds)} left`);
+    return said;
   };
 
   const look = (ws) => {

@@ -1,7 +1,7 @@
 // The workspaces, live: events while they come, and the whole list whenever something may have been missed.
 
-import { all, get, now } from './api.js';
-import { changed, dropEvent, isBusy, putEvent, replaceAll, state } from './store.js';
+import { all, get } from './api.js';
+import { changed, dropEvent, isBusy, putEvent, putProgress, replaceAll, state } from './store.js';
 
 const QUIET = 75_000;
 const HIDDEN = 60_000;
@@ -111,10 +111,7 @@ const connect = () => {
     answered.delete(id);
     dropEvent(id);
   });
-  on('workspace_progress', (event) => {
-    state.progress.set(event.id, { ...event, at: now() });
-    changed();
-  });
+  on('workspace_progress', putProgress);
   on('heartbeat', () => {});
 };
 

@@ -3,7 +3,7 @@
 import { ACTIONS, canOpen } from './actions.js';
 import { now } from './api.js';
 import { h, icon } from './dom.js';
-import { isBusy, needsPerson, progressOf, state } from './store.js';
+import { isBusy, needsPerson, state } from './store.js';
 import { OPERATIONS, PHASES, amount, size, span } from './words.js';
 
 export const pill = (ws) => {
@@ -21,7 +21,7 @@ export const goal = (ws) => {
 };
 
 export const progress = (ws) => {
-  const moved = progressOf(ws);
+  const moved = ws.progress;
   const known = moved?.bytes_total > 0;
   const label = `${OPERATIONS[ws.operation]}: progress of ${ws.name}`;
   const percent = known ? Math.min(100, Math.floor((100 * moved.bytes_done) / moved.bytes_total)) : null;
@@ -72,9 +72,6 @@ export const errorBox = (ws, explained) => {
 // In one line, which is broken between the texts where it has to be, and never within one.
 const apart = (texts) => texts.map((text, number) => [number ? ' · ' : '', h('span.whole', null, text)]);
 
-// What still goes on when every byte has moved.
-const AFTER = { ARCHIVING: 'Verifying the stored copy', RESTORING: 'Finishing' };
-
 const sofar = (ws) => `${span((now() - Date.parse(ws.op_started_at)) / 1000)} so far`;
 
 const attempt = (ws) => {
@@ -84,8 +81,10 @@ const attempt = (ws) => {
 };
 
 const details = (ws, moved, percent) => {
-  const said = [];
-  if (percent === 100 && AFTER[ws.operation]) return [AFTER[ws.operation], sofar(ws)];
+  const verifying = moved?.stage === 'VERIFYING';
+  // Every byte is where it should be, and something still goes on.
+  if (percent === 100 && (verifying || ws.operation === 'RESTORING')) return ['Finishing', sofar(ws)];
+  const said = verifying ? ['Verifying the stored copy'] : [];
   if (percent !== null) said.push(`${percent} %`);
   if (moved?.bytes_done) said.push(amount(moved.bytes_done, moved.bytes_total));
   if (moved?.bytes_per_second) said.push(`${size(moved.bytes_per_second)}/s`);

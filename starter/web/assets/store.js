@@ -1,12 +1,13 @@
 // What this page knows, and who is told when it changes. Views are drawn from this and from nothing else.
 
+import { now } from './api.js';
+
 export const state = {
   session: null,
   installation: null,
   workspaces: new Map(),
   loaded: false,
   explanations: new Map(),
-  progress: new Map(),
   // What was asked for and not answered yet, by workspace: buttons wait for it.
   pending: new Map(),
   live: 'connecting',
@@ -14,7 +15,7 @@ export const state = {
   search: '',
 };
 
-const MAPS = [state.workspaces, state.explanations, state.progress, state.pending];
+const MAPS = [state.workspaces, state.explanations, state.pending];
 // When the last event of each workspace came.
 const heard = new Map();
 const told = new Set();
@@ -76,16 +77,15 @@ export const running = () => [...state.workspaces.values()].filter(
   (ws) => (ws.phase === 'RUNNING' || ws.desired_state === 'RUNNING') && !ws.error_reason && ws.phase !== 'DELETING',
 ).length;
 
-// Bytes of the operation under way: the latest event, or what the workspace itself says.
-export const progressOf = (ws) => {
-  const event = state.progress.get(ws.id);
-  return event && event.operation === ws.operation ? event : ws.progress;
+// How far the operation under way is. What is told of another one comes too late, or too early: the next one will do.
+export const putProgress = ({ id, operation, ...progress }) => {
+  const ws = state.workspaces.get(id);
+  if (ws?.operation === operation) put({ ...ws, progress });
 };
 
+// Its time left is less by what has passed since then.
 const put = (ws) => {
-  const known = state.workspaces.get(ws.id);
-  state.workspaces.set(ws.id, ws);
-  if (known && known.operation !== ws.operation) state.progress.delete(ws.id);
+  state.workspaces.set(ws.id, { ...ws, progress: ws.progress && { ...ws.progress, at: now() } });
   changed();
 };
 
