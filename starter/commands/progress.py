@@ -98,7 +98,7 @@ class Bars:
     def show(self, ws: Workspace, told: dict[str, Any] | None) -> None:
         operation = ws["operation"]
         if operation != self._moving.operation or self._task is None:
-            self._finish("[green]✓[/]")
+            self._finish(well=True)
             self._moving = _Moving(operation)
             self._task = self._progress.add_task("", total=None, moved="", mark="")
         moved, self._step = self._moving.look(ws, told), step(ws)
@@ -112,16 +112,18 @@ class Bars:
             self._progress.update(self._task, moved=fitting(moved, room), completed=moved["bytes_done"], total=total)
 
     def end(self, *, well: bool) -> None:
-        self._finish("[green]✓[/]" if well else "[red]✗[/]")
+        self._finish(well=well)
 
-    def _finish(self, mark: str) -> None:
+    def _finish(self, *, well: bool) -> None:
         if self._task is None:
             return
         if self._moving.operation == "NONE":
             # It was no step of the workspace's.
             self._progress.remove_task(self._task)
         else:
-            moved = size(self._moving.done) if self._moving.done else ""
+            # Who has succeeded has moved all of it, also what was not told in time.
+            done = (self._moving.total if well else None) or self._moving.done
+            moved, mark = size(done) if done else "", "[green]✓[/]" if well else "[red]✗[/]"
             self._progress.update(self._task, total=1, completed=1, mark=mark, moved=moved, description=self._step)
         self._task = None
 
@@ -132,14 +134,15 @@ class _Moving:
 
     operation: str
     done: int = 0
-    """The most that it said so far: each stage begins at nothing."""
+    """The most that was told so far: each stage begins at nothing."""
+    total: int | None = None
 
     def look(self, ws: Workspace, told: dict[str, Any] | None) -> dict[str, Any] | None:
         """None as long as none has moved."""
         moved: dict[str, Any] | None = told if told and told.get("operation") == self.operation else ws["progress"]
         if not moved or not (moved["bytes_done"] or self.done):
             return None
-        self.done = max(self.done, moved["bytes_done"])
+        self.done, self.total = max(self.done, moved["bytes_done"]), moved["bytes_total"]
         return moved
 
 

@@ -86,7 +86,8 @@ const details = (ws, moved, percent) => {
   if (percent === 100 && (verifying || ws.operation === 'RESTORING')) return ['Finishing', sofar(ws)];
   const said = verifying ? ['Verifying the stored copy'] : [];
   if (percent !== null) said.push(`${percent} %`);
-  if (moved?.bytes_done) said.push(amount(moved.bytes_done, moved.bytes_total));
+  // What is read back is what was stored: how much that is was said.
+  if (moved?.bytes_done && !verifying) said.push(amount(moved.bytes_done, moved.bytes_total));
   if (moved?.bytes_per_second) said.push(`${size(moved.bytes_per_second)}/s`);
   if (moved?.eta_seconds) said.push(`${span(Math.max(1, moved.eta_seconds - (now() - moved.at) / 1000))} left`);
   else if (ws.op_started_at) said.push(sofar(ws));
