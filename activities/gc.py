@@ -13,7 +13,7 @@ import structlog
 from temporalio import activity
 
 from activities.bucket import Bucket
-from adapters.archive_store import ArchiveStore, StoredObject
+from adapters.archive_store import ArchiveStore, OpenUpload, StoredObject
 from adapters.postgres.garbage import Garbage, Orphan
 from adapters.telemetry.metrics import GC_DELETED, GC_DELETED_BYTES, GC_UPLOADS
 from domain.gc import Claims, is_protected, is_uploading, operation_of, workspace_of
@@ -24,6 +24,7 @@ log = structlog.get_logger()
 RUN_KEY = "codehub/gc-run"
 """Counts GC's runs in the store itself: how a database that is an older backup is recognised."""
 _BATCH = 1000
+_NAMED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,40 +35,72 @@ class GarbageCollector:
     delay: timedelta = timedelta(hours=2)
     restored_delay: timedelta = timedelta(days=7)
     batch: int = field(default=_BATCH)
+    named: int | None = _NAMED
+    """How many keys of each kind a dry run names: its report has to fit into a message."""
 
     @activity.defn(name=COLLECT_GARBAGE)
     async def collect(self, request: GcInput) -> GcReport:
-        accepted = request.accept_restored and not request.dry_run
-        report = await self._collect(dry_run=request.dry_run, accepted=accepted)
+        report = GcReport(dry_run=request.dry_run)
+        if not await self._owns_bucket(dry_run=request.dry_run):
+            report.held = True
+        elif request.dry_run:
+            await self._foresee(report, accepted=request.accept_restored)
+        else:
+            await self._collect(report, accepted=request.accept_restored)
         log.info("gc_finished", **report.as_dict())
         return report
 
-    async def _collect(self, *, dry_run: bool, accepted: bool) -> GcReport:
-        report = GcReport(dry_run=dry_run)
-        if not await self._owns_bucket(dry_run=dry_run):
-            report.held = True
-            return report
-        held = await self._check_run(report, dry_run=dry_run, accepted=accepted)
-        run = (await self.garbage.state()).run if dry_run else await self.garbage.begin()
+    async def _collect(self, report: GcReport, *, accepted: bool) -> None:
+        state, stored = await self.garbage.state(), await self._stored_run()
+        older = stored > state.run
+        if older:
+            log.warning("database_is_older_than_store", database_run=state.run, store_run=stored)
+            await self.garbage.hold(stored, self.restored_delay)
+        if accepted:
+            await self.garbage.release()
+        report.held = not accepted and (state.held or older)
+        run = await self.garbage.begin()
+        async for orphans in self._found(report, accepted=accepted):
+            await self.garbage.mark(orphans, run)
+        await self.garbage.forget_unseen(run)
+        await self.archives.write(RUN_KEY, str(run).encode())
+        if not report.held:
+            await self._delete_matured(report)
+        async for upload in self._stale_uploads(report):
+            await self.archives.abort(upload)
+            report.aborted_uploads += 1
+            GC_UPLOADS.inc()
+        await self.garbage.finish(report.as_dict())
+
+    async def _foresee(self, report: GcReport, *, accepted: bool) -> None:
+        """What `_collect` would do now. It changes nothing."""
+        state = await self.garbage.state()
+        older = await self._stored_run() > state.run
+        report.held = not accepted and (state.held or older)
+        async for orphans in self._found(report, accepted=accepted):
+            self._name(report.keys, [orphan.key for orphan in orphans])
+            if report.held:
+                continue
+            # A database that is an older backup makes a run begin to count anew.
+            due = await self.garbage.due(orphans, self.delay, self.restored_delay, anew=older)
+            report.due += len(due)
+            report.due_bytes += sum(orphan.size for orphan in orphans if orphan.key in due)
+            self._name(report.due_keys, [orphan.key for orphan in orphans if orphan.key in due])
+        async for upload in self._stale_uploads(report):
+            report.stale_uploads += 1
+            self._name(report.upload_keys, [upload.key])
+
+    def _name(self, named: list[str], keys: list[str]) -> None:
+        named += keys if self.named is None else keys[: self.named - len(named)]
+
+    async def _found(self, report: GcReport, *, accepted: bool) -> AsyncIterator[list[Orphan]]:
         async for batch in self._batches():
             orphans = await self._orphans(batch, accepted=accepted)
             report.listed += len(batch)
             report.orphans += len(orphans)
             report.unknown += sum(orphan.unknown for orphan in orphans)
-            if dry_run:
-                report.keys += [orphan.key for orphan in orphans][: 200 - len(report.keys)]
-            else:
-                await self.garbage.mark(orphans, run)
+            yield orphans
             _beat(report)
-        if dry_run:
-            return report
-        await self.garbage.forget_unseen(run)
-        await self.archives.write(RUN_KEY, str(run).encode())
-        if not held:
-            await self._delete_matured(report)
-        await self._abort_uploads(report)
-        await self.garbage.finish(report.as_dict())
-        return report
 
     async def _owns_bucket(self, *, dry_run: bool) -> bool:
         """Another database knows nothing of what is wanted here."""
@@ -78,19 +111,10 @@ class GarbageCollector:
         log.error("bucket_of_another_installation", owner=owner, ours=self.installation)
         return False
 
-    async def _check_run(self, report: GcReport, *, dry_run: bool, accepted: bool) -> bool:
-        """Whether deleting has to wait: the database is older than the store, and nobody said that it is right."""
-        state = await self.garbage.state()
+    async def _stored_run(self) -> int:
+        """How many runs the store has seen: more than the database, where that is an older backup."""
         body = await self.archives.read(RUN_KEY)
-        stored = int(body) if body and body.isdigit() else 0
-        if stored > state.run:
-            log.warning("database_is_older_than_store", database_run=state.run, store_run=stored)
-            if not dry_run:
-                await self.garbage.hold(stored, self.restored_delay)
-        if accepted:
-            await self.garbage.release()
-        report.held = not accepted and (state.held or stored > state.run)
-        return report.held
+        return int(body) if body and body.isdigit() else 0
 
     async def _batches(self) -> AsyncIterator[list[StoredObject]]:
         batch: list[StoredObject] = []
@@ -140,17 +164,16 @@ class GarbageCollector:
             GC_DELETED_BYTES.inc(sum(orphan.size for orphan in doomed))
             _beat(report)
 
-    async def _abort_uploads(self, report: GcReport) -> None:
+    async def _stale_uploads(self, report: GcReport) -> AsyncIterator[OpenUpload]:
         """Uploads that were begun before GC_DELAY and belong to no operation under way."""
         oldest = await self.garbage.now() - self.delay
         async for upload in self.archives.list_uploads():
+            _beat(report)
             if upload.started >= oldest or workspace_of(upload.key) is None:
                 continue
             claims = await self._claims([upload.key])
             if not is_uploading(upload.key, claims[upload.key]):
-                await self.archives.abort(upload)
-                report.aborted_uploads += 1
-                GC_UPLOADS.inc()
+                yield upload
 
 
 def _beat(report: GcReport) -> None:

@@ -138,7 +138,14 @@ class GcReport:
     deleted_bytes: int = 0
     aborted_uploads: int = 0
     keys: list[str] = field(default_factory=list)
-    """Of a dry run: the first orphans."""
+    """Of a dry run: the orphans; the first of them where there are many, here and below."""
+    due: int = 0
+    due_bytes: int = 0
+    due_keys: list[str] = field(default_factory=list)
+    """Of a dry run: those that a run would delete now."""
+    stale_uploads: int = 0
+    upload_keys: list[str] = field(default_factory=list)
+    """Of a dry run: what was being uploaded by the broken-off uploads that a run would end now."""
 
     def as_dict(self) -> dict[str, object]:
         return {

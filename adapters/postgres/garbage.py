@@ -104,6 +104,23 @@ class Garbage:
         )
         return [Orphan(row["key"], row["size"]) for row in rows]
 
+    async def due(
+        self, orphans: Sequence[Orphan], delay: timedelta, unknown_delay: timedelta, *, anew: bool
+    ) -> set[str]:
+        """Which of them a run that marks them now would find `matured`. `anew`: as if none had been seen before."""
+        rows = await self.database.fetch(
+            "SELECT seen.key FROM unnest($1::text[], $2::boolean[]) AS seen (key, unknown)"
+            " LEFT JOIN gc_orphans AS former ON former.key = seen.key AND NOT $5"
+            " WHERE COALESCE(former.first_seen_at, now())"
+            " <= now() - CASE WHEN seen.unknown THEN GREATEST($3::interval, $4::interval) ELSE $3 END",
+            [orphan.key for orphan in orphans],
+            [orphan.unknown for orphan in orphans],
+            delay,
+            unknown_delay,
+            anew,
+        )
+        return {row["key"] for row in rows}
+
     async def forget(self, keys: Sequence[str]) -> None:
         await self.database.execute("DELETE FROM gc_orphans WHERE key = ANY($1::text[])", list(keys))
 

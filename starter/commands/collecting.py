@@ -1,6 +1,6 @@
 """`codehub gc`."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from settings import Settings
     from workflows.messages import GcReport
 
+SHOWN = 200
+"""A person does not read more; --json has all of them."""
+
 
 @examples(
     "codehub gc --dry-run",
     "codehub gc",
 )
 def gc(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would find.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would do.")] = False,
     accept_restored: Annotated[
         bool,
         typer.Option(
@@ -58,7 +61,8 @@ async def _collect(settings: "Settings", *, dry_run: bool, accept_restored: bool
 
     async with opened(settings) as (database, archives):
         installation = await installation_id(database)
-        collector = garbage_collector(settings, database, archives, installation)
+        # In this process, a report may be as long as it is.
+        collector = replace(garbage_collector(settings, database, archives, installation), named=None)
         report = await collector.collect(GcInput(dry_run=dry_run, accept_restored=accept_restored))
         owner = await Bucket(archives, installation).owner()
         return report, None if owner == installation else owner
@@ -71,7 +75,7 @@ def _told(report: "GcReport", owner: str | None, settings: "Settings") -> list[s
     lines = [f"{report.listed} objects, {report.orphans} of them orphans."]
     if report.held:
         lines.append(
-            "The database is older than the store, as after a restore from a backup: nothing was deleted. "
+            "The database is older than the store, as after a restore from a backup: nothing is deleted. "
             "When you are sure that it is right: codehub gc --accept-restored"
         )
     elif report.unknown:
@@ -81,17 +85,38 @@ def _told(report: "GcReport", owner: str | None, settings: "Settings") -> list[s
             "nobody needs them: codehub gc --accept-restored"
         )
     if report.dry_run:
-        lines += [f"  {key}" for key in report.keys]
-        if report.orphans > len(report.keys):
-            lines.append(f"  … and {report.orphans - len(report.keys)} more")
-        lines.append(
-            f"A dry run: nothing was changed. An orphan goes once it has been one for {took(settings.gc_delay)}."
-        )
-        return lines
+        return [*lines, *_foreseen(report, settings)]
     lines.append(
-        f"{report.deleted} deleted ({size(report.deleted_bytes)}), {report.aborted_uploads} broken-off uploads ended."
+        f"{report.deleted} deleted ({size(report.deleted_bytes)}), "
+        f"{_count(report.aborted_uploads, 'broken-off upload')} ended."
     )
     waiting = report.orphans - report.unknown - report.deleted
     if waiting > 0 and not report.held:
-        lines.append(f"{waiting} wait until they have been orphans for {took(settings.gc_delay)}.")
+        lines.append(_waiting(waiting, settings))
     return lines
+
+
+def _foreseen(report: "GcReport", settings: "Settings") -> list[str]:
+    due, uploads = set(report.due_keys), _count(report.stale_uploads, "broken-off upload")
+    lines = [f"A run now would delete {_count(report.due, 'object')} ({size(report.due_bytes)}) and end {uploads}."]
+    lines += _shown([f"delete  {key}" for key in report.due_keys])
+    lines += _shown([f"end     {key}" for key in report.upload_keys])
+    if later := [key for key in report.keys if key not in due]:
+        # What else they wait for was said above.
+        plain = not report.held and not report.unknown
+        lines += [_waiting(len(later), settings) if plain else f"{len(later)} more would wait:", *_shown(later)]
+    return [*lines, "A dry run: nothing was changed."]
+
+
+def _waiting(count: int, settings: "Settings") -> str:
+    words = "waits until it has been an orphan" if count == 1 else "wait until they have been orphans"
+    return f"{count} {words} for {took(settings.gc_delay)}."
+
+
+def _shown(lines: list[str]) -> list[str]:
+    more = [f"… and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    return [f"  {line}" for line in lines[:SHOWN] + more]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

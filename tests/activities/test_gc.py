@@ -1,10 +1,12 @@
 """GC: never what is referred to, protected or young; in the end everything else (PROMISE 20)."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from activities.bucket import OWNER_KEY
 from activities.gc import RUN_KEY, GarbageCollector
@@ -58,6 +60,13 @@ async def workspace(
         workspace_id,
     )
     return workspace_id
+
+
+class Later(Garbage):
+    """Three hours from now, as far as uploads are concerned: theirs is the store's clock."""
+
+    async def now(self) -> datetime:
+        return await Garbage.now(self) + timedelta(hours=3)
 
 
 def op(number: int) -> OperationId:
@@ -184,7 +193,7 @@ async def test_what_was_made_after_the_backup_is_kept_longer(database: Database,
     assert (await gc.collect(GcInput())).deleted == 0
     await database.execute("UPDATE gc_orphans SET first_seen_at = now() - interval '8 days' WHERE key ~ $1", known)
     assert (await gc.collect(GcInput())).deleted == 2
-    assert (await gc.collect(GcInput(dry_run=True, accept_restored=True))).unknown == 2
+    assert (await gc.collect(GcInput(dry_run=True))).unknown == 2
     assert (await gc.collect(GcInput(accept_restored=True))).deleted == 2
     assert await keys(store) == set()
 
@@ -213,6 +222,89 @@ async def test_a_dry_run_changes_nothing(database: Database, store: S3ArchiveSto
     assert len(await keys(store)) == 2
     assert await database.fetchval("SELECT count(*) FROM gc_orphans") == 0
     assert await store.read(RUN_KEY) is None
+
+
+async def test_a_dry_run_says_what_a_run_would_do(database: Database, store: S3ArchiveStore) -> None:
+    """Which orphans go now and which wait, and which uploads end: to the key what the run then does."""
+    row, gc = await workspace(database), collector(database, store, timedelta(hours=2))
+    kept = await put(store, row, 1)
+    old, unknown, again = await put(store, row, 2), await put(store, row, 77), await put(store, row, 3)
+    await gc.collect(GcInput())
+    await database.execute("UPDATE gc_orphans SET first_seen_at = now() - interval '1 day'")
+    await database.execute("UPDATE workspaces SET archive_op_id = $1", op(3))
+    young = await put(store, row, 4)
+    upload = archive_key(row, op(5))
+    await store.client.create_multipart_upload(Bucket=store.bucket, Key=upload)
+    gc = replace(gc, garbage=Later(database))
+
+    dry = await gc.collect(GcInput(dry_run=True))
+
+    assert set(dry.keys) == {name for key in (old, unknown, young) for name in (key, meta_key(key))}
+    assert set(dry.due_keys) == {old, meta_key(old)}
+    assert (dry.due, dry.due_bytes) == (2, len(b"archive") + len(b"meta"))
+    assert (dry.stale_uploads, dry.upload_keys) == (1, [upload])
+    before = await keys(store)
+    done = await gc.collect(GcInput())
+    assert before - await keys(store) == set(dry.due_keys)
+    assert (done.deleted, done.deleted_bytes, done.aborted_uploads) == (dry.due, dry.due_bytes, dry.stale_uploads)
+    assert {kept, unknown, again, young} <= await keys(store)
+
+
+async def test_a_dry_run_says_what_accepting_would_do(database: Database, store: S3ArchiveStore) -> None:
+    """Before the person says it for good: from then on all is counted anew, so nothing goes at once."""
+    unknown = await put(store, WorkspaceId(str(uuid4())), 77)
+    gc = collector(database, store, timedelta(hours=2))
+    await gc.collect(GcInput())
+    await database.execute("UPDATE gc_orphans SET first_seen_at = now() - interval '1 day'")
+    assert (await gc.collect(GcInput(dry_run=True))).due_keys == []
+    accepted = await gc.collect(GcInput(dry_run=True, accept_restored=True))
+    assert (accepted.unknown, set(accepted.due_keys)) == (0, {unknown, meta_key(unknown)})
+    assert (await gc.collect(GcInput(dry_run=True))).unknown == 2, "it was accepted by a dry run"
+
+    await store.write(RUN_KEY, b"41")
+    held = await gc.collect(GcInput(dry_run=True))
+    assert (held.held, held.due_keys) == (True, [])
+    released = await gc.collect(GcInput(dry_run=True, accept_restored=True))
+    assert (released.held, released.due_keys) == (False, [])
+    done = await gc.collect(GcInput(accept_restored=True))
+    assert (done.held, done.deleted) == (False, 0)
+
+
+async def test_a_dry_run_names_no_more_than_a_message_can_hold(database: Database, store: S3ArchiveStore) -> None:
+    """It counts all of them, and whoever asks in this process is told all of them."""
+    row = await workspace(database, Phase.DELETED)
+    for number in range(1, 5):
+        await put(store, row, number)
+        await store.client.create_multipart_upload(Bucket=store.bucket, Key=archive_key(row, op(number)))
+    gc = replace(collector(database, store, timedelta(seconds=-5)), named=3)
+    few = await gc.collect(GcInput(dry_run=True))
+    assert (few.orphans, few.due, few.stale_uploads) == (8, 8, 4)
+    assert (len(few.keys), len(few.due_keys), len(few.upload_keys)) == (3, 3, 3)
+    everything = await replace(gc, named=None).collect(GcInput(dry_run=True))
+    assert (len(everything.keys), len(everything.due_keys), len(everything.upload_keys)) == (8, 8, 4)
+
+
+async def test_ending_uploads_shows_that_it_lives(database: Database, store: S3ArchiveStore) -> None:
+    """A store full of broken-off uploads takes longer than a heartbeat may be missing."""
+    row = await workspace(database, Phase.DELETED)
+    for number in range(1, 6):
+        await store.client.create_multipart_upload(Bucket=store.bucket, Key=archive_key(row, op(number)))
+    beats, seen = 0, list[int]()
+
+    class Noting(S3ArchiveStore):
+        async def abort(self, upload: OpenUpload) -> None:
+            seen.append(beats)
+            await S3ArchiveStore.abort(self, upload)
+
+    def beat(*_details: object) -> None:
+        nonlocal beats
+        beats += 1
+
+    environment = ActivityEnvironment()
+    environment.on_heartbeat = beat
+    gc = collector(database, Noting(store.client, store.bucket), timedelta(seconds=-5))
+    assert (await environment.run(gc.collect, GcInput())).aborted_uploads == 5
+    assert sorted(set(seen)) == seen
 
 
 async def test_only_the_operation_under_way_keeps_its_upload(database: Database, store: S3ArchiveStore) -> None:

@@ -91,10 +91,24 @@ async def test_gc(operator: Cli, database: Database, store: S3ArchiveStore) -> N
     assert await store.read(RUN_KEY) is None
     first = await operator("gc", "--json")
     assert (first.json["orphans"], first.json["deleted"]) == (1, 0)
-    assert "1 wait until" in (await operator("gc")).out
+    assert "1 waits until" in (await operator("gc")).out
+    assert "1 waits until" in (await operator("gc", "--dry-run")).out
+    assert "would delete 1 object (5 B)" in (await operator.having(GC_DELAY="0")("gc", "--dry-run")).out
     last = await operator.having(GC_DELAY="0")("gc")
     assert "1 deleted (5 B)" in last.out
     assert (await store.size(orphan), await store.size(wanted)) == (None, len(BODY))
+
+
+async def test_gc_names_all_of_them_to_a_script(operator: Cli, database: Database, store: S3ArchiveStore) -> None:
+    """A person is shown the first ones and how many more there are."""
+    workspace_id = WorkspaceId(str(uuid4()))
+    keys = {archive_key(workspace_id, OperationId(str(uuid4()))) for _ in range(205)}
+    for key in keys:
+        await store.write(key, b"x")
+    report = (await operator("gc", "--dry-run", "--json")).json
+    assert set(report["keys"]) == keys
+    shown = (await operator("gc", "--dry-run")).out
+    assert (sum(key in shown for key in keys), "… and 5 more" in shown) == (200, True)
 
 
 async def test_gc_after_a_restore_waits_for_a_person(operator: Cli, database: Database, store: S3ArchiveStore) -> None:
