@@ -1,0 +1,70 @@
+"""What runs by the clock runs once at a time."""
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.client import Client, ScheduleHandle
+from temporalio.worker import Worker
+
+from workflows.gc import GcWorkflow
+from workflows.messages import COLLECT_GARBAGE, GcInput, GcReport
+from workflows.registry import workflow_runner
+from workflows.schedules import ensure_gc
+
+QUEUE = "chores of the test"
+
+
+class Slow:
+    """A run of GC that takes as long as the test wants."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    @activity.defn(name=COLLECT_GARBAGE)
+    async def collect(self, request: GcInput) -> GcReport:
+        assert request == GcInput()
+        self.runs += 1
+        self.begun.set()
+        await self.goes_on.wait()
+        return GcReport()
+
+
+async def test_a_run_of_gc_that_takes_long_makes_the_next_one_skip(temporal_client: Client) -> None:
+    """It is neither run beside it nor made up for afterwards; the one after that is run again."""
+    await ensure_gc(temporal_client, timedelta(days=365), QUEUE)
+    schedule, slow = temporal_client.get_schedule_handle("codehub-gc"), Slow()
+    async with (
+        asyncio.timeout(120),
+        Worker(
+            temporal_client,
+            task_queue=QUEUE,
+            workflows=[GcWorkflow],
+            activities=[slow.collect],
+            workflow_runner=workflow_runner(),
+        ),
+    ):
+        await schedule.trigger()
+        await slow.begun.wait()
+        await schedule.trigger()
+        await _skipped(schedule, 1)
+        assert slow.runs == 1
+        slow.goes_on.set()
+        await _idle(schedule)
+        assert slow.runs == 1
+        await schedule.trigger()
+        while slow.runs < 2:
+            await asyncio.sleep(0.05)
+        await _idle(schedule)
+    assert (await schedule.describe()).info.num_actions_skipped_overlap == 1
+
+
+async def _skipped(schedule: ScheduleHandle, number: int) -> None:
+    while (await schedule.describe()).info.num_actions_skipped_overlap < number:
+        await asyncio.sleep(0.05)
+
+
+async def _idle(schedule: ScheduleHandle) -> None:
+    while (await schedule.describe()).info.running_actions:
+        await asyncio.sleep(0.05)
