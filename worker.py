@@ -169,7 +169,7 @@ async def open_parts(
 
         async def claimed() -> None:
             await archives.ensure_bucket()
-            await bucket.require()
+            await bucket.take()
 
         lookouts = await stack.enter_async_context(
             looking_out(

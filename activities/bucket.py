@@ -2,11 +2,20 @@
 
 from dataclasses import dataclass
 
+import structlog
+
 from adapters.archive_store import ArchiveStore
 from domain.errors import ActionFailed
 
+log = structlog.get_logger()
+
 OWNER_KEY = "codehub/owner"
 """Names the installation."""
+UNGUARDED = (
+    "A worker that hung for long and wakes up could put its .meta in the place of a verified archive's, and that "
+    "archive would be refused as corrupted. Use a store that honours If-None-Match and If-Match on PUT "
+    "(docs/production.md)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +35,12 @@ class Bucket:
             # Read again, also where it seems to be ours: without conditional writes, the last one has it.
             owner = await self.owner()
         return owner or ""
+
+    async def take(self) -> None:
+        """What a worker does when it starts: make sure that it is ours, and say what the store can't promise."""
+        await self.require()
+        if not await self.archives.is_guarded(OWNER_KEY, self.installation.encode()):
+            log.warning("store_ignores_conditional_writes", advice=UNGUARDED)
 
     async def require(self) -> None:
         """Raises ActionFailed where it is not ours. Cheap: one small read, before each archive that is made."""

@@ -80,6 +80,11 @@ class ArchiveStore(ArchiveObserver, Protocol):
         else is there by now."""
         ...
 
+    async def is_guarded(self, key: str, body: bytes) -> bool:
+        """Whether `replace` keeps its word in this store: not where conditions are ignored, or not known. `key` holds
+        `body` already, so that a store which takes what it should refuse changes nothing."""
+        ...
+
     async def settle(self) -> None:
         """What was stored until now outlives a loss of power."""
         ...

@@ -25,6 +25,8 @@ log = structlog.get_logger()
 
 _CHUNK = 1024 * 1024
 _RESUMES = 3
+_NO_TAG = f'"{"0" * 32}"'
+"""Of no object."""
 _DELETED_AT_ONCE = 100
 """S3 takes a thousand, but a store that is busy answers for so many too late."""
 
@@ -128,11 +130,7 @@ class S3ArchiveStore:
 
     async def replace(self, key: str, body: bytes, former: SmallObject | None) -> bool:
         try:
-            with translated(key):
-                if former is None:
-                    await self.client.put_object(Bucket=self.bucket, Key=key, Body=body, IfNoneMatch="*")
-                else:
-                    await self.client.put_object(Bucket=self.bucket, Key=key, Body=body, IfMatch=former.tag)
+            await self._put(key, body, former)
         except ActionFailed as error:
             if code_of(error.__cause__) not in {"PreconditionFailed", "NotImplemented"}:
                 raise
@@ -141,6 +139,17 @@ class S3ArchiveStore:
                 return await self.read(key) == body
             log.warning("store_has_no_conditional_writes", key=key)
             await self.write(key, body)
+        return True
+
+    async def is_guarded(self, key: str, body: bytes) -> bool:
+        for former in (None, SmallObject(b"", _NO_TAG)):
+            try:
+                await self._put(key, body, former)
+            except ActionFailed as error:
+                if code_of(error.__cause__) == "NotImplemented":
+                    return False
+            else:
+                return False
         return True
 
     async def settle(self) -> None:
@@ -179,6 +188,13 @@ class S3ArchiveStore:
                 if not is_missing(error):
                     raise
                 await self.client.create_bucket(Bucket=self.bucket)
+
+    async def _put(self, key: str, body: bytes, former: SmallObject | None) -> None:
+        with translated(key):
+            if former is None:
+                await self.client.put_object(Bucket=self.bucket, Key=key, Body=body, IfNoneMatch="*")
+            else:
+                await self.client.put_object(Bucket=self.bucket, Key=key, Body=body, IfMatch=former.tag)
 
     async def _get(self, key: str, position: int, tag: str) -> "GetObjectOutputTypeDef":
         if not tag:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+import structlog
 
 from activities.bucket import OWNER_KEY, Bucket
 from adapters.archive_store import SmallObject
@@ -12,8 +13,10 @@ from adapters.s3.store import S3ArchiveStore, open_store
 from domain.model import DesiredState, ErrorReason, Phase
 from tests.archive.bench import Bench
 from tests.conftest import S3
+from tests.faults.s3_proxy import S3Proxy
 from tests.processes.deployment import Deployment
 from tests.processes.process import START_SECONDS, until
+from tests.transfer.test_archive_store import ignoring
 
 
 @pytest.fixture
@@ -46,6 +49,33 @@ async def test_without_conditional_writes_the_last_one_has_it_and_the_others_not
     await plain.write(OWNER_KEY, b"last")
     await last.require()
     assert await first.claim() == "last"
+
+
+async def test_a_store_that_ignores_conditions_is_named_at_the_start(store: S3ArchiveStore) -> None:
+    """It is worked with, as there may be no other; whoever runs it is told what that costs."""
+    bucket = Bucket(store, "ours")
+    with structlog.testing.capture_logs() as logs:
+        await bucket.take()
+    assert logs == []
+    ignoring(store, {"If-None-Match"})
+    with structlog.testing.capture_logs() as logs:
+        await bucket.take()
+    ((event, level, advice),) = [(line["event"], line["log_level"], line["advice"]) for line in logs]
+    assert (event, level, "docs/production.md" in advice) == ("store_ignores_conditional_writes", "warning", True)
+    assert await store.read(OWNER_KEY) == b"ours"
+
+
+@pytest.mark.docker
+async def test_a_worker_says_so_when_it_starts(deployment: Deployment) -> None:
+    await deployment.worker()
+    async with S3Proxy(deployment.env["S3_ENDPOINT"]) as proxy:
+        proxy.fail(501, method="PUT", contains=OWNER_KEY, code="NotImplemented")
+        other = await deployment.worker("other", S3_ENDPOINT=proxy.url)
+
+        async def is_said() -> bool:
+            return "store_ignores_conditional_writes" in other.output
+
+        await until(is_said, START_SECONDS, "nothing was said of the store")
 
 
 @pytest.mark.docker

@@ -18,13 +18,20 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCStatusCode
 
+from adapters.s3.client import S3Config
+from adapters.s3.store import S3ArchiveStore, open_store
+from settings import Settings
+from starter.commands.checks import s3 as checked_s3
 from starter.commands.checks.clock import compared
-from starter.commands.checks.finding import Finding, Status
+from starter.commands.checks.finding import Finding, Status, collected
 from starter.commands.checks.postgres import judged
+from starter.commands.checks.s3 import check_s3
 from tests.api.world import until
 from tests.cli.console import Cli
 from tests.cli.test_doctor import UNSET, findings
+from tests.conftest import S3
 from tests.namespaces import unless
+from tests.transfer.test_archive_store import ignoring
 
 
 async def failed(cli: Cli, part: str, **environment: str) -> list[dict[str, Any]]:
@@ -192,3 +199,23 @@ async def _redis(reply: Callable[[list[bytes]], bytes]) -> AsyncIterator[str]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_a_store_that_ignores_conditions(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes every write: doctor says what that may cost. One that does not answer is not accused of it."""
+
+    @asynccontextmanager
+    async def opened(config: S3Config) -> AsyncIterator[S3ArchiveStore]:
+        async with open_store(config) as store:
+            ignoring(store, {"If-Match", "If-None-Match"})
+            yield store
+
+    settings = Settings(
+        s3_endpoint=s3.endpoint, s3_access_key=s3.access_key, s3_secret_key=s3.secret_key, s3_bucket=s3.bucket
+    )
+    assert [found.status for found in await collected(check_s3(settings))] == [Status.OK] * 3
+    monkeypatch.setattr(checked_s3, "open_store", opened)
+    *_, told = await collected(check_s3(settings))
+    assert (told.status, ".meta" in (told.advice or "")) == (Status.WARNING, True)
+    async with s3.client() as client:
+        assert (await client.list_objects_v2(Bucket=s3.bucket)).get("Contents", []) == []

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,16 @@ async def downloaded(store: S3ArchiveStore, key: str = KEY) -> bytes:
 
 async def uploads(store: S3ArchiveStore) -> list[OpenUpload]:
     return [upload async for upload in store.list_uploads()]
+
+
+def ignoring(store: S3ArchiveStore, conditions: set[str]) -> None:
+    """As a store that takes no notice of these headers."""
+
+    def drop(params: dict[str, Any], **_: object) -> None:
+        for name in conditions:
+            params["headers"].pop(name, None)
+
+    store.client.meta.events.register("before-call.s3.PutObject", drop)
 
 
 Opened = Callable[..., AbstractAsyncContextManager[S3ArchiveStore]]
@@ -329,6 +340,29 @@ async def test_stores_without_conditional_writes_still_store(s3: S3, at: Opened)
         proxy.fail(501, method="PUT", code="NotImplemented", times=1)
         assert await store.replace(KEY, b"mine", None)
         assert await store.read(KEY) == b"mine"
+
+
+@pytest.mark.parametrize("ignored", [set[str](), {"If-None-Match"}, {"If-Match"}, {"If-None-Match", "If-Match"}])
+async def test_a_store_that_ignores_conditions_is_recognised(archives: S3ArchiveStore, ignored: set[str]) -> None:
+    """Either of the two is enough. What is there stays as it is."""
+    ignoring(archives, ignored)
+    await archives.write(KEY, b"mine")
+    assert await archives.is_guarded(KEY, b"mine") is not bool(ignored)
+    assert await archives.read(KEY) == b"mine"
+
+
+async def test_a_store_that_has_no_conditional_writes_is_recognised(s3: S3, at: Opened) -> None:
+    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        await store.write(KEY, b"mine")
+        proxy.fail(501, method="PUT", code="NotImplemented")
+        assert not await store.is_guarded(KEY, b"mine")
+
+
+async def test_a_store_that_is_away_says_nothing_of_its_conditions(s3: S3, at: Opened) -> None:
+    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.fail(503, method="PUT")
+        with pytest.raises(Unreachable):
+            await store.is_guarded(KEY, b"mine")
 
 
 async def test_deleting_is_idempotent(archives: S3ArchiveStore) -> None:

@@ -7,7 +7,8 @@ from uuid import uuid4
 
 from botocore.exceptions import ClientError
 
-from adapters.s3.client import AWAY, code_of, is_missing
+from activities.bucket import UNGUARDED
+from adapters.s3.client import AWAY, is_missing
 from adapters.s3.store import S3ArchiveStore, open_store
 from domain.errors import ActionFailed, Unreachable
 from settings import Settings
@@ -53,16 +54,11 @@ async def _written(store: S3ArchiveStore, key: str) -> Finding:
 
 async def _guarded(store: S3ArchiveStore, key: str) -> Finding:
     try:
-        await store.client.put_object(Bucket=store.bucket, Key=key, Body=b"second", IfNoneMatch="*")
-    except ClientError as error:
-        if code_of(error) in {"PreconditionFailed", "412"}:
-            return ok("takes conditional writes (If-None-Match)")
-    except AWAY:
-        pass
-    return warning(
-        "takes no conditional writes (If-None-Match)",
-        "It works without; a newer store guards better against two workers at once.",
-    )
+        if await store.is_guarded(key, _BODY):
+            return ok("honours conditional writes (If-None-Match, If-Match)")
+    except Unreachable as error:
+        raise CheckFailed(f"does not answer any more: {error}", "Look into the store's own log.") from error
+    return warning("ignores conditional writes (If-None-Match, If-Match)", UNGUARDED)
 
 
 def _refused(error: ClientError, endpoint: str, bucket: str) -> Finding:
