@@ -11,6 +11,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import structlog
+from structlog.contextvars import bound_contextvars
 from temporalio import activity
 
 from activities.attempt import Attempt, Superseded
@@ -80,26 +81,22 @@ class Reconciler:
 
     @activity.defn(name=RECONCILE)
     async def reconcile(self, request: ReconcileInput) -> Step:
-        if request.resumed:
-            await self.store.restart_clock(request.workspace_id)
-        if request.unseen:
-            return await self._stepped(request.workspace_id, request.looks, unseen=True)
-        return await self.step(request.workspace_id, request.looks)
+        with bound_contextvars(workspace=request.workspace_id):
+            if request.resumed:
+                await self.store.restart_clock(request.workspace_id)
+            if request.unseen:
+                return await self._stepped(request.workspace_id, request.looks, unseen=True)
+            return await self.step(request.workspace_id, request.looks)
 
     @activity.defn(name=FAIL)
     async def fail(self, request: FailInput) -> None:
-        ended = await self.store.fail(
-            request.workspace_id, request.op_id, request.reason, request.message, self.max_retries
-        )
-        if ended is not None:
-            measure_failure(*ended)
-        log.warning(
-            "operation_failed",
-            workspace=request.workspace_id,
-            operation_id=request.op_id,
-            reason=request.reason,
-            message=request.message,
-        )
+        with bound_contextvars(workspace=request.workspace_id, operation_id=request.op_id):
+            ended = await self.store.fail(
+                request.workspace_id, request.op_id, request.reason, request.message, self.max_retries
+            )
+            if ended is not None:
+                measure_failure(*ended)
+            log.warning("operation_failed", reason=request.reason, message=request.message)
 
     def serves(self, ws: Workspace) -> bool:
         """Whether what is done to it can be done here."""

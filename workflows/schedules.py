@@ -1,5 +1,6 @@
 """Temporal Schedules for what runs by the clock. One run at a time: a slow one makes the next one skip."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from temporalio.client import (
@@ -12,6 +13,7 @@ from temporalio.client import (
     SchedulePolicy,
     ScheduleSpec,
     ScheduleUpdate,
+    ScheduleUpdateInput,
 )
 
 from workflows.messages import CHORES_QUEUE, GC_WORKFLOW, TTL_WORKFLOW, GcInput
@@ -26,7 +28,8 @@ async def ensure_schedule(
     task_queue: str,
     summary: str,
 ) -> None:
-    """Make the Schedule, or bring it to these settings; several workers may do it at once."""
+    """Make the Schedule, or bring it to these settings; several workers may do it at once. One that a person paused
+    stays paused: a worker that starts in the middle of a backup must not let GC loose."""
     schedule = Schedule(
         action=ScheduleActionStartWorkflow(
             workflow, args=arguments, id=schedule_id, task_queue=task_queue, static_summary=summary
@@ -34,10 +37,14 @@ async def ensure_schedule(
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=60)),
     )
+
+    def updated(found: ScheduleUpdateInput) -> ScheduleUpdate:
+        return ScheduleUpdate(replace(schedule, state=found.description.schedule.state))
+
     try:
         await client.create_schedule(schedule_id, schedule)
     except ScheduleAlreadyRunningError:
-        await client.get_schedule_handle(schedule_id).update(lambda _: ScheduleUpdate(schedule))
+        await client.get_schedule_handle(schedule_id).update(updated)
 
 
 async def ensure_gc(client: Client, every: timedelta, task_queue: str = CHORES_QUEUE) -> None:

@@ -93,7 +93,7 @@ class DockerHomes:
         except ForeignVolume:
             if not await self._is_unfinished(workspace_id):
                 raise
-            log.warning("unfinished_volume_removed", workspace_id=workspace_id)
+            log.warning("unfinished_volume_removed", workspace=workspace_id)
             await self.volumes.discard(workspace_id, until)
 
     async def renew(self, workspace_id: WorkspaceId, op_id: OperationId, fence: Fence) -> None:

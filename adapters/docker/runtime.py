@@ -125,7 +125,7 @@ class DockerRuntime:
         try:
             state, endpoint = _state(await self._containers.find(workspace_id))
         except WorkspaceError as error:
-            log.warning("container_not_observed", workspace_id=workspace_id, reason=str(error))
+            log.warning("container_not_observed", workspace=workspace_id, reason=str(error))
             return ContainerState.UNKNOWN, None
         if probe and endpoint and not await answers(endpoint, self.config.probe_timeout):
             return ContainerState.UNREADY, endpoint
@@ -135,7 +135,7 @@ class DockerRuntime:
         try:
             home = await self._volumes.look(workspace_id)
         except WorkspaceError as error:
-            log.warning("volume_not_observed", workspace_id=workspace_id, reason=str(error))
+            log.warning("volume_not_observed", workspace=workspace_id, reason=str(error))
             return Presence.UNKNOWN
         return Presence.PRESENT if home is Home.OURS else Presence.ABSENT
 

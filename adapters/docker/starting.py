@@ -55,7 +55,7 @@ class Starting:
                 patience = patience or clock() + FILTER_SECONDS
                 if NO_RULE not in str(error) or clock() > patience:
                     raise
-                log.warning("container_start_again", workspace_id=workspace_id, reason=str(error))
+                log.warning("container_start_again", workspace=workspace_id, reason=str(error))
                 running = None
             if running is not None:
                 await self._until_ready(workspace_id, running)
@@ -102,7 +102,7 @@ class Starting:
                 await self._images.fetch(image_ref)
             return await self._containers.create(workspace_id, image_ref, op_id)
         except Conflict:
-            log.debug("container_name_taken", workspace_id=workspace_id)
+            log.debug("container_name_taken", workspace=workspace_id)
             return None
         except ActionFailed as error:
             if BAD_REFERENCE not in str(error):
@@ -138,7 +138,7 @@ class Starting:
             await self._containers.run(container_id)
         except NotThere as error:
             # The network was removed, or the container by another attempt.
-            log.warning("container_start_again", workspace_id=workspace_id, reason=str(error))
+            log.warning("container_start_again", workspace=workspace_id, reason=str(error))
             self._network.forget()
             await self._containers.remove(container_id)
             return None

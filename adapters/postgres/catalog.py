@@ -1,4 +1,7 @@
-"""The API's side of `workspaces`: create, get, list, patch, and the operation log. Everything is the owner's own."""
+"""The API's side of `workspaces`: create, get, list, patch, and the operation log.
+
+Everything is the owner's own. What an admin may look at takes `None` for the owner: anybody's, said on purpose.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ PROGRESS = """
 _GET = f"""
 SELECT w.*, {PROGRESS}
 FROM workspaces w LEFT JOIN operations o ON o.id = w.op_id
-WHERE w.id = $1 AND w.owner_user_id = $2 AND w.phase <> 'DELETED'
+WHERE w.id = $1 AND ($2::uuid IS NULL OR w.owner_user_id = $2) AND w.phase <> 'DELETED'
 """  # noqa: S608 - constant
 
 # One statement, one snapshot: the page and its total agree, also when the page is beyond the end.
@@ -57,7 +60,7 @@ WHERE id = $1 AND owner_user_id = $2 AND phase <> 'DELETED'
 
 _OPERATIONS = """
 WITH own AS (
-    SELECT id FROM workspaces WHERE id = $1 AND owner_user_id = $2 AND phase <> 'DELETED'
+    SELECT id FROM workspaces WHERE id = $1 AND ($2::uuid IS NULL OR owner_user_id = $2) AND phase <> 'DELETED'
 ), page AS (
     SELECT o.*, extract(epoch FROM COALESCE(o.finished_at, now()) - o.started_at)::float8 AS duration_seconds
     FROM operations o JOIN own ON o.workspace_id = own.id
@@ -162,7 +165,7 @@ class Catalog:
         except asyncpg.UniqueViolationError as error:
             raise _name_taken(error) from error
 
-    async def get(self, workspace_id: WorkspaceId, owner: UserId) -> Entry:
+    async def get(self, workspace_id: WorkspaceId, owner: UserId | None) -> Entry:
         return to_entry(_found(await self.database.fetchrow(_GET, workspace_id, owner)))
 
     async def page(self, owner: UserId, *, limit: int, offset: int, phase: Phase | None = None) -> Page:
@@ -194,7 +197,7 @@ class Catalog:
             raise _name_taken(error) from error
 
     async def operations(
-        self, workspace_id: WorkspaceId, owner: UserId, *, limit: int, offset: int
+        self, workspace_id: WorkspaceId, owner: UserId | None, *, limit: int, offset: int
     ) -> tuple[list[LoggedOperation], int]:
         """The operation log, latest first."""
         rows = await self.database.fetch(_OPERATIONS, workspace_id, owner, limit, offset)

@@ -17,16 +17,19 @@ _EXPORT_SECONDS = 3
 
 
 def configure_tracing(endpoint: str | None, process: str) -> None:
-    """Once, before anything connects. Sampler, headers and names come from OpenTelemetry's own OTEL_* variables."""
+    """Once, before anything connects. Sampler, headers and names come from OpenTelemetry's own OTEL_* variables; the
+    service is `codehub-{process}` unless they name it."""
     global _tracer  # noqa: PLW0603 - one process, one way out for its traces
     if endpoint is None:
         return
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    provider = TracerProvider(resource=Resource.create({"service.name": f"codehub-{process}"}))
+    # What is given to `create` beats the environment.
+    service = OTELResourceDetector().detect().attributes.get(SERVICE_NAME, f"codehub-{process}")
+    provider = TracerProvider(resource=Resource.create({SERVICE_NAME: service}))
     exporter = OTLPSpanExporter(_traces_url(endpoint), timeout=_EXPORT_SECONDS)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)

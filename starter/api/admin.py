@@ -1,59 +1,20 @@
-"""`/api/v1/admin`: the whole installation at a glance, for admins. It shows; what is done stays with the owners."""
+"""`/api/v1/admin`: the whole installation at a glance, for admins."""
 
 from datetime import datetime
-from typing import Annotated
-from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from adapters.postgres.nodes import Nodes
-from adapters.postgres.overview import Overview, OwnedEntry
-from domain.model import DesiredState, ErrorReason, Operation, Phase, UserId
+from adapters.postgres.overview import Overview
+from domain.model import Phase
 from starter.api.authentication import Admin
 from starter.api.dependencies import Deps
 from starter.api.errors import answers
 from starter.api.health import Part, ask_all
 from starter.api.installation import LimitsBody
-from starter.api.workspace_body import ProgressBody, WorkspaceBody, WorkspaceQuery
 
 router = APIRouter(prefix="/api/v1/admin", tags=["admin"])
-
-
-class OwnedQuery(WorkspaceQuery):
-    owner_user_id: UUID | None = Field(None, description="Only workspaces of this user.")
-
-
-class OwnedWorkspace(BaseModel):
-    """What it takes to look after it. What people write into theirs is theirs."""
-
-    id: UUID
-    owner_user_id: UUID
-    owner: str = Field(description="The owner's username.")
-    name: str
-    image_ref: str
-    phase: Phase
-    operation: Operation
-    desired_state: DesiredState
-    error_reason: ErrorReason | None
-    error_count: int
-    progress: ProgressBody | None
-    created_at: datetime
-    last_access_at: datetime | None
-    phase_changed_at: datetime
-    op_started_at: datetime | None
-    node: str | None
-
-    @classmethod
-    def of(cls, found: OwnedEntry) -> "OwnedWorkspace":
-        whole = WorkspaceBody.of(found.entry)
-        shown = {name: getattr(whole, name) for name in cls.model_fields if name in WorkspaceBody.model_fields}
-        return cls(owner=found.owner, **shown)
-
-
-class OwnedPage(BaseModel):
-    items: list[OwnedWorkspace]
-    total: int
 
 
 class OverviewBody(BaseModel):
@@ -76,16 +37,6 @@ class HealthBody(BaseModel):
 
     parts: dict[str, Part] = Field(description="`s3`, where this API process is told of it (S3_ENDPOINT).")
     engines: list[EngineBody]
-
-
-@router.get("/workspaces", responses=answers(401, 403, 422))
-async def list_all_workspaces(query: Annotated[OwnedQuery, Query()], deps: Deps, _: Admin) -> OwnedPage:
-    """Every user's, newest first. `total` counts all that match, not only this page."""
-    owner = UserId(str(query.owner_user_id)) if query.owner_user_id else None
-    found, total = await Overview(deps.database).page(
-        limit=query.limit, offset=query.offset, phase=query.phase, owner=owner
-    )
-    return OwnedPage(items=[OwnedWorkspace.of(one) for one in found], total=total)
 
 
 @router.get("/overview", responses=answers(401, 403))

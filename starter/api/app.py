@@ -10,7 +10,20 @@ from fastapi import APIRouter, FastAPI
 from adapters.postgres.idempotency import prune_idempotency_keys
 from adapters.tasks import end
 from adapters.telemetry.metrics import SKIPPED
-from starter.api import admin, audit, events, explain, health, installation, nodes, session, tokens, users, workspaces
+from starter.api import (
+    admin,
+    admin_workspaces,
+    audit,
+    events,
+    explain,
+    health,
+    installation,
+    nodes,
+    session,
+    tokens,
+    users,
+    workspaces,
+)
 from starter.api.body_limit import BodyLimitMiddleware
 from starter.api.dependencies import Dependencies
 from starter.api.errors import add_error_handlers
@@ -31,6 +44,7 @@ _ROUTERS = (
     tokens.router,
     installation.router,
     admin.router,
+    admin_workspaces.router,
     audit.router,
     nodes.router,
     health.router,

@@ -100,7 +100,7 @@ def _refused(error: Refused) -> ApiError:
         case Refusal.DELETING:
             return ApiError(409, "deleting", "The workspace is being deleted; this can't be taken back.")
         case Refusal.USER_LIMIT:
-            message = f"At most {error.limit} of your workspaces can be RUNNING at once: put one to STANDBY first."
+            message = f"At most {error.limit} workspaces of a user can be RUNNING at once: put one to STANDBY first."
             return ApiError(429, error.refusal, message, retry_after=_LIMIT_RETRY_AFTER)
         case Refusal.GLOBAL_LIMIT:
             message = f"At most {error.limit} workspaces can be RUNNING at once; try again later."

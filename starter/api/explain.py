@@ -14,12 +14,13 @@ from adapters.redis.activity import RedisUnavailable
 from adapters.redis.activity_kinds import KindLog
 from domain.audit import Change
 from domain.explain import LastActivity, explain
-from domain.model import DesiredState, ErrorReason, Operation, Phase, Workspace, WorkspaceId
+from domain.model import DesiredState, ErrorReason, Operation, Phase, UserId, Workspace, WorkspaceId
 from starter.api.authentication import Current
 from starter.api.change_body import CauseBody
 from starter.api.dependencies import Dependencies, Deps
 from starter.api.errors import answers
 from starter.api.fields import PageQuery
+from starter.api.one_workspace import workspace_id_of
 
 log = structlog.get_logger()
 
@@ -65,10 +66,7 @@ class ExplainPage(BaseModel):
 @router.get("/workspaces/{workspace_id}/explain", responses=answers(401, 404))
 async def explain_workspace(workspace_id: UUID, deps: Deps, current: Current) -> ExplainBody:
     """In words and fields: why it is in this phase, what it waits for, and the next automatic step."""
-    ws = (await deps.catalog.get(WorkspaceId(str(workspace_id)), current.user.id)).workspace
-    activity = await _activity(deps, [ws.id])
-    changes = await deps.audit.last([ws.id])
-    return ExplainBody.model_validate(_told(ws, deps, activity.get(ws.id), changes.get(ws.id)))
+    return await explained(deps, workspace_id_of(workspace_id), current.user.id)
 
 
 @router.get("/explain", responses=answers(401, 422))
@@ -81,6 +79,14 @@ async def explain_workspaces(query: Annotated[PageQuery, Query()], deps: Deps, c
     told = {ws.id: _told(ws, deps, activity.get(ws.id), changes.get(ws.id)) for ws in found}
     items = [ExplainedWorkspace.model_validate({"id": id_, **fields}) for id_, fields in told.items()]
     return ExplainPage(items=items, total=page.total)
+
+
+async def explained(deps: Dependencies, workspace_id: WorkspaceId, owner: UserId | None) -> ExplainBody:
+    """`owner` is whose it has to be; None: anybody's."""
+    ws = (await deps.catalog.get(workspace_id, owner)).workspace
+    activity = await _activity(deps, [ws.id])
+    changes = await deps.audit.last([ws.id])
+    return ExplainBody.model_validate(_told(ws, deps, activity.get(ws.id), changes.get(ws.id)))
 
 
 def _told(ws: Workspace, deps: Dependencies, activity: LastActivity | None, change: Change | None) -> dict[str, object]:

@@ -1,9 +1,7 @@
 """Around everything: the request id, one log line per request, the last word on errors, and headers for browsers."""
 
-import re
 import time
 import traceback
-from uuid import uuid4
 
 import structlog
 from opentelemetry.trace import Span, SpanKind
@@ -14,10 +12,10 @@ from adapters.telemetry.metrics import HTTP
 from adapters.telemetry.tracing import span
 from starter.api.errors import ApiError
 from starter.api.forwarded import client_address
+from starter.request_id import request_id
 
 log = structlog.get_logger()
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 EVENTS = "/api/v1/events"
 """Lasts for as long as somebody looks: its time says nothing."""
 _QUIET = frozenset({"/health/live", "/health/ready"})
@@ -42,8 +40,8 @@ class RequestLogMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        request_id = _request_id(Headers(scope=scope))
-        scope["codehub.request_id"] = request_id
+        own = request_id(Headers(scope=scope).get("x-request-id", ""))
+        scope["codehub.request_id"] = own
         started = time.perf_counter()
         status = 0
 
@@ -52,14 +50,14 @@ class RequestLogMiddleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = request_id
+                headers["X-Request-Id"] = own
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
         with (
-            structlog.contextvars.bound_contextvars(request_id=request_id),
-            span(scope["method"], SpanKind.SERVER, **{"codehub.request_id": request_id}) as current,
+            structlog.contextvars.bound_contextvars(request_id=own),
+            span(scope["method"], SpanKind.SERVER, **{"codehub.request_id": own}) as current,
         ):
             try:
                 await self.app(scope, receive, sending)
@@ -68,7 +66,7 @@ class RequestLogMiddleware:
                 log.error("request_failed", exception="".join(traceback.format_exception(error)))  # noqa: TRY400
                 if status:
                     raise
-                await _internal(request_id).response()(scope, receive, sending)
+                await _internal(own).response()(scope, receive, sending)
             finally:
                 seconds = time.perf_counter() - started
                 _tell(scope, status, seconds)
@@ -76,13 +74,8 @@ class RequestLogMiddleware:
                 _describe(current, scope, status)
 
 
-def _internal(request_id: str) -> ApiError:
-    return ApiError(500, "internal", f"Something went wrong here. The log has it under request id {request_id}.")
-
-
-def _request_id(headers: Headers) -> str:
-    given = headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else uuid4().hex
+def _internal(own: str) -> ApiError:
+    return ApiError(500, "internal", f"Something went wrong here. The log has it under request id {own}.")
 
 
 def _describe(current: Span | None, scope: Scope, status: int) -> None:

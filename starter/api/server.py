@@ -15,6 +15,7 @@ import structlog
 import uvicorn
 from redis.asyncio import Redis
 from temporalio.client import Client
+from temporalio.runtime import Runtime
 
 from adapters.postgres.database import Database, DatabaseUnavailable, open_database
 from adapters.redis.events import EventBus
@@ -27,13 +28,14 @@ from starter.api.forwarded import TrustedProxies
 from starter.api.logins import ensure_admin
 from starter.api.metrics import metrics_router
 from starter.api.passwords import Passwords
-from starter.metrics import serving_metrics
+from starter.metrics import fetched, serving_metrics
 from starter.patience import Patience, Stopped, address_of
 from starter.proxy.proxy import Proxy
 from starter.proxy.tunnel import Tunnel
 from starter.s3 import s3_config, store_check
 from starter.temporal import temporal_address
 from workflows.client import Waker, connect
+from workflows.measured import measured_runtime
 
 log = structlog.get_logger()
 
@@ -67,7 +69,8 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
 
 async def _serve(settings: Settings, stop: asyncio.Event, patience: Patience) -> None:
     await patience.migrated(settings.database_url or "")
-    async with opened(settings) as deps:
+    measured = measured_runtime()
+    async with opened(settings, measured.runtime) as deps:
         await patience.until_there(
             "PostgreSQL", address_of(settings.database_url or ""), lambda: _admin(settings, deps), DatabaseUnavailable
         )
@@ -83,7 +86,8 @@ async def _serve(settings: Settings, stop: asyncio.Event, patience: Patience) ->
         )
         shown_by(PROXY_WEBSOCKETS, lambda: sum(isinstance(one, Tunnel) for one in proxy.open))
         try:
-            async with proxy.running(), serving_metrics(settings, {}) as exposition:
+            sources = {"temporal": fetched(measured.url)}
+            async with proxy.running(), serving_metrics(settings, sources) as exposition:
                 app = create_app(deps, [metrics_router(exposition)])
                 await serve_app(proxy.around(app), listener, stop, proxy.protocol)
         finally:
@@ -91,14 +95,14 @@ async def _serve(settings: Settings, stop: asyncio.Event, patience: Patience) ->
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Dependencies]:
+async def opened(settings: Settings, runtime: Runtime) -> AsyncIterator[Dependencies]:
     """What the routes work with. Temporal is reached for by the first wake: reads work while it is away."""
     async with AsyncExitStack() as stack:
         database = await open_database(settings.database_url or "", max_size=settings.database_pool_size)
         stack.push_async_callback(_close, database)
         passwords = Passwords()
         stack.callback(passwords.close)
-        temporal = await connect(temporal_address(settings), lazy=True)
+        temporal = await connect(temporal_address(settings), lazy=True, runtime=runtime)
         checks: dict[str, Check] = {"temporal": lambda: _check_temporal(temporal)}
         bus = None
         if settings.redis_url is not None:

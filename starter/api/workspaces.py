@@ -10,13 +10,14 @@ from fastapi import APIRouter, Header, Query
 from adapters.postgres.catalog import NewWorkspace
 from adapters.postgres.idempotency import IdempotencyKey
 from domain.model import DesiredState, WorkspaceId
+from starter.api import one_workspace
 from starter.api.authentication import Current
 from starter.api.dependencies import Deps
 from starter.api.errors import answers
 from starter.api.fields import Key, PageQuery
+from starter.api.one_workspace import workspace_id_of
 from starter.api.workspace_body import (
     CreateWorkspace,
-    OperationBody,
     OperationPage,
     PatchWorkspace,
     WorkspaceBody,
@@ -65,7 +66,7 @@ async def list_workspaces(query: Annotated[WorkspaceQuery, Query()], deps: Deps,
 @router.get("/{workspace_id}", responses=answers(401, 404))
 async def get_workspace(workspace_id: UUID, deps: Deps, current: Current) -> WorkspaceBody:
     """Also while it is being deleted; 404 once it is."""
-    return WorkspaceBody.of(await deps.catalog.get(_id(workspace_id), current.user.id))
+    return WorkspaceBody.of(await deps.catalog.get(workspace_id_of(workspace_id), current.user.id))
 
 
 @router.patch("/{workspace_id}", responses=answers(400, 401, 403, 404, 409, 422, 429))
@@ -74,7 +75,7 @@ async def patch_workspace(workspace_id: UUID, body: PatchWorkspace, deps: Deps, 
 
     409 `operation_running`, `in_error`, `deleting` or `name_taken`; 429 `limit_per_user` or `limit_global`.
     """
-    entry = await deps.catalog.patch(_id(workspace_id), current.user.id, body.metadata, body.wanted)
+    entry = await deps.catalog.patch(workspace_id_of(workspace_id), current.user.id, body.metadata, body.wanted)
     if body.wanted is not None:
         # Also when it is no change: a client that lost the answer asks again, and the wake may be lost as well.
         await deps.wakes.after_commit(entry.workspace.id)
@@ -84,16 +85,13 @@ async def patch_workspace(workspace_id: UUID, body: PatchWorkspace, deps: Deps, 
 @router.delete("/{workspace_id}", status_code=204, responses=answers(401, 403, 404, 409))
 async def delete_workspace(workspace_id: UUID, deps: Deps, current: Current) -> None:
     """From any phase, also ERROR. 409 `operation_running`."""
-    await deps.desired_states.delete(_id(workspace_id), current.user.id)
-    await deps.wakes.after_commit(_id(workspace_id))
+    await one_workspace.delete(deps, workspace_id_of(workspace_id), current.user.id)
 
 
 @router.post("/{workspace_id}/recover", responses=answers(401, 403, 404, 409, 429))
 async def recover_workspace(workspace_id: UUID, deps: Deps, current: Current) -> WorkspaceBody:
     """A person accepts what happened: the workspace goes on from what is there. 409 `not_in_error`."""
-    await deps.desired_states.recover(_id(workspace_id), current.user.id)
-    await deps.wakes.after_commit(_id(workspace_id))
-    return WorkspaceBody.of(await deps.catalog.get(_id(workspace_id), current.user.id))
+    return WorkspaceBody.of(await one_workspace.recover(deps, workspace_id_of(workspace_id), current.user.id))
 
 
 @router.get("/{workspace_id}/operations", responses=answers(401, 404, 422))
@@ -101,15 +99,7 @@ async def list_operations(
     workspace_id: UUID, query: Annotated[PageQuery, Query()], deps: Deps, current: Current
 ) -> OperationPage:
     """The operation log, latest first: what, when, how long, attempts, outcome, bytes, and what it was for."""
-    logged, total = await deps.catalog.operations(
-        _id(workspace_id), current.user.id, limit=query.limit, offset=query.offset
-    )
-    causes = await deps.audit.causes([one.id for one in logged])
-    return OperationPage(items=[OperationBody.of(one, causes.get(one.id)) for one in logged], total=total)
-
-
-def _id(workspace_id: UUID) -> WorkspaceId:
-    return WorkspaceId(str(workspace_id))
+    return await one_workspace.operations(deps, workspace_id_of(workspace_id), current.user.id, query)
 
 
 def _key(given: str | None, body: CreateWorkspace) -> IdempotencyKey | None:

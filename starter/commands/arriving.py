@@ -4,6 +4,7 @@ import time
 
 from starter.commands.failure import CommandFailed, Exit
 from starter.commands.goal import Goal
+from starter.commands.names import called, titled
 from starter.commands.screen import Workspace, print_json, say
 from starter.commands.server import Server
 from starter.commands.words import took
@@ -30,12 +31,14 @@ def tell(
     if as_json:
         print_json(ws)
     elif ws["phase"] == phase and ws["operation"] == "NONE":
-        say(f"{ws['name']} is {phase}{f' ({took(time.monotonic() - began)})' if wait else ''}.")
-        if phase == "RUNNING":
+        say(f"{titled(ws)} is {phase}{f' ({took(time.monotonic() - began)})' if wait else ''}.")
+        if phase == "RUNNING" and "owner" not in ws:
             say(f"{server.url}/w/{ws['id']}/", whole=True)
     else:
         made = "is created, " if created else f"is {ws['phase']}, "
-        say(f"{ws['name']} {made}on its way to {phase}. To follow it: codehub events")
+        # Live events tell everybody of their own.
+        follow = f"codehub show {called(ws)}" if "owner" in ws else "codehub events"
+        say(f"{titled(ws)} {made}on its way to {phase}. To follow it: {follow}")
 
 
 def check_timeout(*, wait: bool, timeout: float | None) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from starter.commands.examples import examples
-from starter.commands.names import Name, find
+from starter.commands.names import Name, Owner, find, path, titled
 from starter.commands.options import AsJson, Token, Url, reached
 from starter.commands.screen import (
     COLOURS,
@@ -33,15 +33,16 @@ _COLUMNS = {"STARTED": 50, "OPERATION": 0, "OUTCOME": 0, "TOOK": 45, "TRIES": 60
 
 @examples(
     "codehub explain demo",
+    "codehub explain demo --owner alice",
 )
-def explain(name: Name, url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+def explain(name: Name, owner: Owner = None, url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
     """Say why a workspace is where it is, and what comes next.
 
     Why it is in its phase, what it waits for, what happens by itself and when, and what you can do.
     """
     with reached(url, token, as_json=as_json) as server:
-        ws = find(server, name)
-        told = server.get(f"/api/v1/workspaces/{ws['id']}/explain")
+        ws = find(server, name, owner)
+        told = server.get(f"{path(ws)}/explain")
         if as_json:
             print_json(told)
             return
@@ -51,7 +52,7 @@ def explain(name: Name, url: Url = None, token: Token = None, as_json: AsJson = 
         kind = f", {used['kind']}" if used and used["kind"] else ""
         resting = None if told["waiting_for"] else "Nothing happens by itself."
         pairs = [
-            (ws["name"], state({**ws, **{name: told[name] for name in ("phase", "operation", "desired_state")}})),
+            (titled(ws), state({**ws, **{name: told[name] for name in ("phase", "operation", "desired_state")}})),
             ("because", told["because"]),
             ("message", last_message(server, ws) if told["phase"] == "ERROR" else None),
             ("waiting for", told["waiting_for"]),
@@ -89,17 +90,19 @@ def _told(change: dict[str, Any] | None, now: datetime) -> str | None:
 
 def last_message(server: Server, ws: Workspace) -> str | None:
     """What the last operation that failed had to say."""
-    page = server.get(f"/api/v1/workspaces/{ws['id']}/operations", limit=10)
+    page = server.get(f"{path(ws)}/operations", limit=10)
     return next((one["error_message"] for one in page["items"] if one["outcome"] == "FAILED"), None)
 
 
 @examples(
     "codehub log demo",
     "codehub log demo -n 100 --json",
+    "codehub log demo --owner alice",
 )
 def log(
     name: Name,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="How many, latest first.")] = 20,
+    owner: Owner = None,
     url: Url = None,
     token: Token = None,
     as_json: AsJson = False,
@@ -109,13 +112,13 @@ def log(
     What it was and what made it begin, when, how long it took, in how many attempts, and how it ended.
     """
     with reached(url, token, as_json=as_json) as server:
-        ws = find(server, name)
-        page = server.get(f"/api/v1/workspaces/{ws['id']}/operations", limit=limit)
+        ws = find(server, name, owner)
+        page = server.get(f"{path(ws)}/operations", limit=limit)
         if as_json:
             print_json(page)
             return
         if not page["items"]:
-            say(f"{ws['name']} had no operation yet.")
+            say(f"{titled(ws)} had no operation yet.")
             return
         put(fitted(_COLUMNS, [_row(one, server.now) for one in page["items"]], wide="BECAUSE"))
         if page["total"] > len(page["items"]):

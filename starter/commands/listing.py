@@ -7,9 +7,9 @@ import typer
 
 from domain.model import Phase
 from starter.commands.examples import examples
-from starter.commands.failure import CommandFailed
+from starter.commands.failure import CommandFailed, Exit
 from starter.commands.moved import bytes_moved
-from starter.commands.names import Name, all_pages, all_workspaces, find
+from starter.commands.names import Name, Owner, all_pages, all_workspaces, complete_owner, everybodys, find, path
 from starter.commands.options import AsJson, Token, Url, reached
 from starter.commands.screen import (
     Workspace,
@@ -33,17 +33,23 @@ if TYPE_CHECKING:
 
 # The name is worth more than what follows it.
 _CONDITION_COLUMNS = {"CONDITION": 0, "STATUS": 0, "SINCE": 60, "REASON": 50}
-_COLUMNS = {"NAME": 0, "STATE": 0, "NEXT": 60, "USED": 70, "ID": 80}
+_COLUMNS = {"NAME": 0, "OWNER": 50, "STATE": 0, "NEXT": 60, "USED": 70, "ID": 80}
 
 
 @examples(
     "codehub ls",
     "codehub ls --phase error",
     "codehub ls --json | jq -r '.items[] | select(.phase == \"RUNNING\") | .name'",
+    "codehub ls --all --phase error",
 )
 def ls(
     phase: Annotated[
         Phase | None, typer.Option("--phase", case_sensitive=False, metavar="PHASE", help="Only those in this phase.")
+    ] = None,
+    everybody: Annotated[bool, typer.Option("--all", "-a", help="For admins: everybody's.")] = False,
+    owner: Annotated[
+        str | None,
+        typer.Option("--owner", metavar="USER", help="For admins: this user's.", autocompletion=complete_owner),
     ] = None,
     url: Url = None,
     token: Token = None,
@@ -51,17 +57,21 @@ def ls(
 ) -> None:
     """List your workspaces, newest first."""
     with reached(url, token, as_json=as_json) as server:
-        page = all_workspaces(server, phase.value if phase else None)
+        if everybody and owner:
+            raise CommandFailed("--all is everybody's, --owner one user's: give one of them.", Exit.USAGE)
+        wanted = phase.value if phase else None
+        page = everybodys(server, wanted) if everybody else all_workspaces(server, wanted, owner)
         if as_json:
             print_json(page)
             return
         if not page["items"]:
-            say("There is none." if phase else "You have no workspace yet: codehub create NAME")
+            say("There is none." if phase or everybody or owner else "You have no workspace yet: codehub create NAME")
             return
-        steps = _next_steps(server)
+        steps = {} if everybody or owner else _next_steps(server)
         rows: list[dict[str, str | Text]] = [
             {
                 "NAME": cell(ws["name"], "bold"),
+                "OWNER": ws.get("owner", ""),
                 "STATE": state(ws),
                 "NEXT": _coming(ws, steps, server.now),
                 "USED": ago(moment(ws["last_access_at"]), server.now),
@@ -75,15 +85,16 @@ def ls(
 @examples(
     "codehub show demo",
     "codehub show demo --json | jq -r .phase",
+    "codehub show demo --owner alice",
 )
-def show(name: Name, url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+def show(name: Name, owner: Owner = None, url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
     """Show all there is to know about a workspace."""
     with reached(url, token, as_json=as_json) as server:
-        ws = find(server, name)
+        ws = find(server, name, owner)
         if as_json:
             print_json(ws)
             return
-        told = server.get(f"/api/v1/workspaces/{ws['id']}/explain")
+        told = server.get(f"{path(ws)}/explain")
         put(facts(_facts(ws, told, server)))
         if ws["conditions"]:
             say("")
@@ -119,10 +130,16 @@ def _facts(ws: Workspace, told: dict[str, Any], server: Server) -> "list[tuple[s
         ("sleeps after", _ttl(ws["standby_ttl_seconds"])),
         ("archived after", _ttl(ws["archive_ttl_seconds"])),
     ]
-    optional = {"description": ws["description"], "memo": ws["memo"], "archive": ws["archive_key"], "node": ws["node"]}
-    pairs += [(name, str(value)) for name, value in optional.items() if value]
-    pairs.append(("address", f"{server.url}/w/{ws['id']}/"))
-    return pairs
+    # Of another's, an admin sees the owner, and not what they wrote into it; the address is open to the owner only.
+    optional = {
+        "owner": ws.get("owner"),
+        "description": ws.get("description"),
+        "memo": ws.get("memo"),
+        "archive": ws["archive_key"],
+        "node": ws["node"],
+        "address": f"{server.url}/w/{ws['id']}/" if "owner" not in ws else None,
+    }
+    return pairs + [(name, str(value)) for name, value in optional.items() if value]
 
 
 def _conditions(ws: Workspace, now: datetime) -> "Table":

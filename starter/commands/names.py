@@ -1,4 +1,4 @@
-"""Which workspace is meant: by its name, its id, or the beginning of its id."""
+"""Which workspace is meant: by its name, its id, or the beginning of its id; an admin's `--owner` says whose."""
 
 from difflib import get_close_matches
 from typing import Annotated, Any
@@ -13,16 +13,17 @@ _PAGE = 200
 _COMPLETION_SECONDS = 1.5
 
 
-def find(server: Server, given: str) -> Workspace:
-    everything = all_workspaces(server)["items"]
+def find(server: Server, given: str, owner: str | None = None) -> Workspace:
+    """One's own, or for an admin that of `owner`: then it says whose it is, by the key `owner`."""
+    everything = all_workspaces(server, owner=owner)["items"]
     found = match(everything, given)
     if len(found) == 1:
         return found[0]
     if found:
         raise CommandFailed(f"{given!r} is ambiguous: {', '.join(_spelled(ws) for ws in found)}.", Exit.USAGE)
-    alike = get_close_matches(given, [str(ws["name"]) for ws in everything])
-    hint = f" Did you mean {' or '.join(alike)}?" if alike else " codehub ls shows those that you have."
-    raise CommandFailed(f"There is no workspace {given!r}.{hint}", Exit.NOT_FOUND)
+    listed = f"codehub ls --owner {owner} shows those of {owner}." if owner else "codehub ls shows those that you have."
+    hint = _alike(given, [str(ws["name"]) for ws in everything]) or listed
+    raise CommandFailed(f"There is no workspace {given!r}{f' of {owner}' if owner else ''}. {hint}", Exit.NOT_FOUND)
 
 
 def match(workspaces: list[Workspace], given: str) -> list[Workspace]:
@@ -39,8 +40,31 @@ def match(workspaces: list[Workspace], given: str) -> list[Workspace]:
     )
 
 
-def all_workspaces(server: Server, phase: str | None = None) -> dict[str, Any]:
-    return all_pages(server, "/api/v1/workspaces", phase=phase)
+def path(ws: Workspace) -> str:
+    """Where the API has it: one that an admin asked for by its owner is below the admins' own."""
+    return f"/api/v1/{'admin/' if 'owner' in ws else ''}workspaces/{ws['id']}"
+
+
+def called(ws: Workspace) -> str:
+    """As a command takes it."""
+    return f"{ws['name']} --owner {ws['owner']}" if "owner" in ws else str(ws["name"])
+
+
+def titled(ws: Workspace) -> str:
+    """As a person says it, who must not take it for one of their own."""
+    return f"{ws['owner']}'s {ws['name']}" if "owner" in ws else str(ws["name"])
+
+
+def all_workspaces(server: Server, phase: str | None = None, owner: str | None = None) -> dict[str, Any]:
+    """One's own, or for an admin those of `owner`."""
+    if owner is None:
+        return all_pages(server, "/api/v1/workspaces", phase=phase)
+    return everybodys(server, phase, _user_id(server, owner))
+
+
+def everybodys(server: Server, phase: str | None = None, owner_user_id: str | None = None) -> dict[str, Any]:
+    """For an admin: all there are, or those of one user."""
+    return _as_admin(server, "/api/v1/admin/workspaces", phase=phase, owner_user_id=owner_user_id)
 
 
 def all_pages(server: Server, path: str, **query: str | None) -> dict[str, Any]:
@@ -61,10 +85,22 @@ def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
     try:
         with server(ctx.params.get("url"), ctx.params.get("token"), _COMPLETION_SECONDS) as reached:
-            page = reached.get("/api/v1/workspaces", limit=_PAGE)
+            found = all_workspaces(reached, owner=ctx.params.get("owner"))["items"]
     except (CommandFailed, OSError, ValueError):
         return []
-    return [(ws["name"], ws["phase"]) for ws in page["items"] if ws["name"].startswith(incomplete)]
+    return [(ws["name"], ws["phase"]) for ws in found if ws["name"].startswith(incomplete)]
+
+
+def complete_owner(ctx: typer.Context, incomplete: str) -> list[str]:
+    """As `complete`; to somebody who is no admin there is nothing to offer."""
+    from starter.commands.options import server
+
+    try:
+        with server(ctx.params.get("url"), ctx.params.get("token"), _COMPLETION_SECONDS) as reached:
+            found = all_pages(reached, "/api/v1/users")["items"]
+    except (CommandFailed, OSError, ValueError):
+        return []
+    return [user["username"] for user in found if user["username"].startswith(incomplete)]
 
 
 Name = Annotated[
@@ -73,6 +109,39 @@ Name = Annotated[
         metavar="NAME", help="The workspace: its name, its id, or how its id begins.", autocompletion=complete
     ),
 ]
+
+
+Owner = Annotated[
+    str | None,
+    typer.Option(
+        "--owner",
+        metavar="USER",
+        help="For admins: NAME is a workspace of this user's.",
+        autocompletion=complete_owner,
+    ),
+]
+
+
+def _user_id(server: Server, username: str) -> str:
+    users = {user["username"]: str(user["id"]) for user in _as_admin(server, "/api/v1/users")["items"]}
+    if username not in users:
+        raise CommandFailed(f"There is no user {username!r}. {_alike(username, list(users))}".strip(), Exit.NOT_FOUND)
+    return users[username]
+
+
+def _as_admin(server: Server, path: str, **query: str | None) -> dict[str, Any]:
+    try:
+        return all_pages(server, path, **query)
+    except CommandFailed as error:
+        if error.code != "admin_only":
+            raise
+        text = f"Other people's workspaces are for admins to see to, and your login at {server.url} is not an admin's."
+        raise CommandFailed(text, error.exit_code, code=error.code) from error
+
+
+def _alike(given: str, known: list[str]) -> str:
+    found = get_close_matches(given, known)
+    return f"Did you mean {' or '.join(found)}?" if found else ""
 
 
 def _spelled(ws: Workspace) -> str:

@@ -4,7 +4,7 @@ from starter.commands.arriving import check_timeout, tell
 from starter.commands.asking import Yes, confirm
 from starter.commands.examples import examples
 from starter.commands.failure import CommandFailed
-from starter.commands.names import Name, find
+from starter.commands.names import Name, Owner, find, path, titled
 from starter.commands.options import AsJson, Timeout, Token, Url, Wait, reached
 from starter.commands.refusals import with_context
 from starter.commands.screen import Workspace
@@ -14,9 +14,11 @@ from starter.commands.screen import Workspace
     "codehub explain demo",
     "codehub recover demo --wait",
     "codehub recover demo --yes",
+    "codehub recover demo --owner alice",
 )
 def recover(
     name: Name,
+    owner: Owner = None,
     yes: Yes = False,
     wait: Wait = False,
     timeout: Timeout = None,
@@ -30,15 +32,15 @@ def recover(
     """
     with reached(url, token, as_json=as_json) as server:
         check_timeout(wait=wait, timeout=timeout)
-        found = find(server, name)
+        found = find(server, name, owner)
         if found["error_reason"] == "DataLost" and not yes:
             confirm(
-                f"{found['name']} is in ERROR, DataLost. {loss(found)}",
-                f"Accept the loss and recover {found['name']}?",
+                f"{titled(found)} is in ERROR, DataLost. {loss(found)}",
+                f"Accept the loss and recover {titled(found)}?",
                 "Nothing was changed.",
             )
         try:
-            ws = server.post(f"/api/v1/workspaces/{found['id']}/recover")
+            ws = server.post(f"{path(found)}/recover")
         except CommandFailed as error:
             raise with_context(server, error, found) from error
         tell(server, ws, ws["desired_state"], wait=wait, timeout=timeout, as_json=as_json)

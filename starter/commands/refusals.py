@@ -22,16 +22,21 @@ def _told(server: Server, error: CommandFailed, ws: Workspace | None) -> str | N
                 f"then `codehub recover {ws['name']}`."
             )
         case "limit_per_user":
-            return f"{error.message}{_places(server)}"
+            return f"{error.message}{_places(server, ws)}"
     return None
 
 
-def _places(server: Server) -> str:
+def _places(server: Server, ws: Workspace | None) -> str:
+    owner = ws.get("owner") if ws else None
     try:
-        everything = all_workspaces(server)["items"]
+        everything = all_workspaces(server, owner=owner)["items"]
     except CommandFailed as error:
         if error.exit_code is Exit.NOT_LOGGED_IN:
             raise
         return ""
     taken = [ws["name"] for ws in everything if ws["desired_state"] == "RUNNING" and ws["phase"] != "ERROR"]
-    return f" Yours are {', '.join(taken)}: codehub stop {taken[0]}" if taken else ""
+    if not taken:
+        return ""
+    if owner:
+        return f" {owner}'s are {', '.join(taken)}: only {owner} can stop one."
+    return f" Yours are {', '.join(taken)}: codehub stop {taken[0]}"

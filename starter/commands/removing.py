@@ -7,7 +7,7 @@ from starter.commands.arriving import check_timeout
 from starter.commands.asking import Yes, confirm
 from starter.commands.examples import examples
 from starter.commands.goal import Goal
-from starter.commands.names import Name, find
+from starter.commands.names import Name, Owner, find, path, titled
 from starter.commands.options import AsJson, Timeout, Token, Url, Wait, reached
 from starter.commands.screen import Workspace, say
 from starter.commands.words import ago, moment, took
@@ -16,9 +16,11 @@ from starter.commands.words import ago, moment, took
 @examples(
     "codehub rm demo",
     "codehub rm demo --yes --wait",
+    "codehub rm demo --owner alice",
 )
 def rm(
     name: Name,
+    owner: Owner = None,
     yes: Yes = False,
     wait: Wait = False,
     timeout: Timeout = None,
@@ -29,15 +31,15 @@ def rm(
     """Delete a workspace with all that is in it. Asks first, and says what will be lost."""
     with reached(url, token, as_json=as_json) as server:
         check_timeout(wait=wait, timeout=timeout)
-        ws = find(server, name)
+        ws = find(server, name, owner)
         if not yes:
             confirm(
-                f"{ws['name']} ({ws['phase']}). {losses(ws, server.now)} This can't be undone.",
-                f"Delete {ws['name']}?",
+                f"{titled(ws)} ({ws['phase']}). {losses(ws, server.now)} This can't be undone.",
+                f"Delete {titled(ws)}?",
                 "Nothing was deleted.",
             )
         began = time.monotonic()
-        server.delete(f"/api/v1/workspaces/{ws['id']}")
+        server.delete(path(ws))
         if wait:
             from starter.commands.waiting import wait_for
 
@@ -45,7 +47,7 @@ def rm(
             wait_for(server, asked, Goal.of("DELETED", ws), timeout, as_json=as_json)
         if not as_json:
             ended = f"is deleted ({took(time.monotonic() - began)})" if wait else "is being deleted"
-            say(f"{ws['name']} {ended}.")
+            say(f"{titled(ws)} {ended}.")
 
 
 def losses(ws: Workspace, now: datetime) -> str:

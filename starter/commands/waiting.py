@@ -8,6 +8,7 @@ from starter.commands.failure import CommandFailed, Exit
 from starter.commands.goal import Goal, Verdict
 from starter.commands.history import last_message
 from starter.commands.interrupting import end_at_the_second
+from starter.commands.names import called, path
 from starter.commands.progress import Display, display
 from starter.commands.screen import Workspace
 from starter.commands.server import Server
@@ -66,7 +67,8 @@ class _Waiting:
         """The workspace as it is now, from whichever source tells first."""
         while True:
             self._check_time()
-            pause = LOOK_BESIDE_EVENTS_SECONDS if self.live else LOOK_SECONDS
+            # Events are of one's own workspaces: of another's, looking is all there is.
+            pause = LOOK_BESIDE_EVENTS_SECONDS if self.live and "owner" not in self.ws else LOOK_SECONDS
             due = self.looked_at + pause
             if self.timeout is not None:
                 due = min(due, self.began + self.timeout)
@@ -106,7 +108,7 @@ class _Waiting:
     def _look(self) -> Workspace | None:
         self.looked_at = time.monotonic()
         try:
-            found: Workspace = self.server.get(f"/api/v1/workspaces/{self.ws['id']}")
+            found: Workspace = self.server.get(path(self.ws))
         except CommandFailed as error:
             if error.exit_code is Exit.NOT_FOUND:
                 return None
@@ -128,9 +130,9 @@ class _Waiting:
 
     def _advice(self) -> str:
         try:
-            told: dict[str, Any] = self.server.get(f"/api/v1/workspaces/{self.ws['id']}/explain")
+            told: dict[str, Any] = self.server.get(f"{path(self.ws)}/explain")
             message = last_message(self.server, self.ws)
         except CommandFailed:
-            return f"codehub explain {self.ws['name']} says more."
+            return f"codehub explain {called(self.ws)} says more."
         parts = (told["because"], f"({message})" if message else None, told["what_to_do"])
         return " ".join(part for part in parts if part)

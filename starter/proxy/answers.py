@@ -48,9 +48,11 @@ class Answer:
     body: bytes
     headers: str
 
-    def to_bytes(self, method: bytes, *, close: bool) -> bytes:
+    def to_bytes(self, method: bytes, *, close: bool, request_id: str | None = None) -> bytes:
+        """`request_id`: of a request that could be read."""
+        named = f"X-Request-Id: {request_id}\r\n" if request_id else ""
         head = (
-            f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n{self.headers}{_HEADERS}"
+            f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n{self.headers}{_HEADERS}{named}"
             f"Content-Length: {len(self.body)}\r\n{'Connection: close' + chr(13) + chr(10) if close else ''}\r\n"
         )
         return head.encode() + (b"" if method == b"HEAD" else self.body)

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Coroutine
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from adapters.postgres.database import DatabaseUnavailable
 from adapters.postgres.sessions import Identity
@@ -25,6 +27,7 @@ from starter.proxy.route import AddSlash, Place, Route
 from starter.proxy.tunnel import Traffic, Tunnel
 from starter.proxy.upstream import Unreachable, Upstream
 from starter.proxy.waking import Limited, NotWoken, wake
+from starter.request_id import request_id
 
 if TYPE_CHECKING:
     from starter.proxy.door import Door
@@ -134,6 +137,11 @@ class Exchange:
         """A person who opens a page is told that nothing comes. A program may wait: for a long poll, for a build."""
         return self.proxy.page_timeout if self._kind is Kind.NAVIGATION else None
 
+    @cached_property
+    def request_id(self) -> str:
+        """Made when something may have to be said of the request: one that is passed on at once needs none."""
+        return request_id(self.head.values.get(b"x-request-id", b"").decode("latin-1"))
+
     @property
     def _user(self) -> UserId | None:
         return self._identity.user.id if self._identity is not None else None
@@ -224,7 +232,7 @@ class Exchange:
             raise AssertionError("only its owner wakes a workspace")
         self.proxy.directory.invalidate(self.route.workspace_id)
         try:
-            woken = await wake(self.proxy, self._identity.user, self._view)
+            woken = await wake(self.proxy, self._identity.user, self._view, self.request_id)
         except Limited as limited:
             self._answer(answers.limit(limited, self._view))
         except NotWoken:
@@ -248,7 +256,7 @@ class Exchange:
         self.close = self.close or self.head.body is not None
         if self._is_hosted and self.proxy.hosted is not None:
             answer = answers.leading_to(answer, self.proxy.hosted.hosts.hub)
-        self._send(answer.to_bytes(self.head.method, close=self.close), close=self.close)
+        self._send(answer.to_bytes(self.head.method, close=self.close, request_id=self.request_id), close=self.close)
 
     def _send(self, data: bytes, *, close: bool) -> None:
         self.door.write(data)
@@ -258,10 +266,12 @@ class Exchange:
         self._task = self.proxy.spawn(self._guarded(work))
 
     async def _guarded(self, work: Coroutine[None, None, None]) -> None:
+        # The task is this request's own, and what it says is, too.
+        bind_contextvars(request_id=self.request_id)
         try:
             await work
         except DatabaseUnavailable as error:
-            log.warning("request_not_decided", error=str(error))
+            log.warning("request_not_decided", workspace=self.route.workspace_id, error=str(error))
             self._answer(answers.database_unavailable(self._kind))
         except Exception:
             log.exception("request_failed", workspace=self.route.workspace_id)

@@ -1,6 +1,7 @@
 """The proxy, put together: what its connections share, and what runs beside them."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -34,8 +35,8 @@ from starter.proxy.watch import Watch
 log = structlog.get_logger()
 
 _PRUNE_SECONDS = 1.0
-_WORKSPACES = "/api/v1/workspaces"
-_ID_LENGTH = 36
+# Their owners' way, and the admins'.
+_WORKSPACES = re.compile(r"/api/v1/(?:admin/)?workspaces(?:/([^/]+))?")
 
 
 class Proxy:
@@ -109,8 +110,8 @@ class Proxy:
             self._hub.logins_changed()
 
     def _api_changed(self, path: str) -> None:
-        if path.startswith(_WORKSPACES):
-            self.directory.invalidate(WorkspaceId(path[len(_WORKSPACES) + 1 :][:_ID_LENGTH]))
+        if found := _WORKSPACES.match(path):
+            self.directory.invalidate(WorkspaceId(found[1] or ""))
         else:
             self.sessions_changed()
 

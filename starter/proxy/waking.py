@@ -41,10 +41,10 @@ class Limited(Exception):
     running: list[View]
 
 
-async def wake(needed: Needed, user: User, view: View) -> View:
+async def wake(needed: Needed, user: User, view: View, request_id: str | None = None) -> View:
     """Raises Limited or NotWoken. As everywhere: the transaction first, then the signal."""
     try:
-        with acting(Actor(ActorKind.AUTO_WAKE, user.username, user.id)):
+        with acting(Actor(ActorKind.AUTO_WAKE, user.username, user.id, request_id=request_id)):
             ws = await needed.desired_states.set(view.id, DesiredState.RUNNING, user.id)
     except Refused as refused:
         if refused.refusal in {Refusal.USER_LIMIT, Refusal.GLOBAL_LIMIT}:

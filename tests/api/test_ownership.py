@@ -15,6 +15,7 @@ OPEN = {
     ("GET", "/health/ready"),
     ("GET", "/health/coordinator"),
 }
+ADMINS = "/api/v1/admin/"
 # Enough for a body to be accepted, so that it isn't the body that is refused.
 BODIES = {
     "/api/v1/workspaces": {"name": "x"},
@@ -67,13 +68,35 @@ async def test_another_users_object_is_not_there(api: Api, alice: Person, bob: P
 
 
 async def test_an_admin_is_another_user_too(api: Api, alice: Person, admin: Person) -> None:
-    """An admin manages users, and sees nobody else's workspaces or tokens."""
+    """On every route that is not an admin's: there, nobody else's workspaces or tokens are to be seen."""
     hers = await _objects_of(alice)
+    checked = 0
     for method, path in _routes(api):
-        if "{workspace_id}" in path or "{token_id}" in path:
+        if ("{workspace_id}" in path or "{token_id}" in path) and not path.startswith(ADMINS):
             answer = await admin(method, path.format(**hers), {} if method == "PATCH" else None)
             assert answer.status == 404, (method, path)
+            checked += 1
+    assert checked >= 8
     assert (await admin("GET", "/api/v1/workspaces")).json == {"items": [], "total": 0}
+
+
+async def test_what_an_admin_may_do_with_anybodys_workspace(api: Api, alice: Person, admin: Person) -> None:
+    """Look at it, read why it is so, recover it, delete it, and nothing else. Each of these is on a route of its own:
+    to a user who is no admin there is none, also of their own workspace."""
+    hers = await _objects_of(alice)
+    routes = [(method, path) for method, path in _routes(api) if path.startswith(ADMINS) and "{workspace_id}" in path]
+    assert routes == [
+        ("DELETE", "/api/v1/admin/workspaces/{workspace_id}"),
+        ("GET", "/api/v1/admin/workspaces/{workspace_id}"),
+        ("GET", "/api/v1/admin/workspaces/{workspace_id}/explain"),
+        ("GET", "/api/v1/admin/workspaces/{workspace_id}/operations"),
+        ("POST", "/api/v1/admin/workspaces/{workspace_id}/recover"),
+    ]
+    # The deletion, which comes first, last: it leaves nothing to look at.
+    for method, path in [*routes[1:], routes[0]]:
+        assert (await alice(method, path.format(**hers))).code == "not_found", (method, path)
+        answer = await admin(method, path.format(**hers))
+        assert answer.status == {"DELETE": 204, "GET": 200, "POST": 409}[method], (method, path)
 
 
 async def test_nobody_gets_nothing(api: Api, alice: Person) -> None:
@@ -97,7 +120,7 @@ async def test_users_are_for_admins(alice: Person) -> None:
 
 
 async def test_the_admins_view_is_for_admins(alice: Person, admin: Person) -> None:
-    """It shows whose and how; not what people write into theirs, and no way to change them."""
+    """It shows whose and how; not what people write into theirs."""
     await alice.workspace("hers", description="private")
     for path in ("/api/v1/admin/workspaces", "/api/v1/admin/overview", "/api/v1/admin/health"):
         assert (await alice("GET", path)).code == "admin_only"

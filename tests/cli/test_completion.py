@@ -50,3 +50,14 @@ async def test_names_and_commands_are_offered(shell: Cli, api: Api, alice: Perso
     assert await offered(shell, "codehub arch") == ["archive"]
     assert "--standby-ttl" in await offered(shell, "codehub create x --st")
     assert await offered(shell.having(CODEHUB_URL="http://127.0.0.1:1"), "codehub start d") == []
+
+
+async def test_owners_and_their_workspaces_are_offered_to_admins(shell: Cli, api: Api, alice: Person) -> None:
+    """To others nothing, silently: it is not theirs to know who else there is."""
+    await alice.workspace("draft")
+    assert await offered(shell, "codehub explain --owner al") == []
+    await (await api.person("root", is_admin=True)).workspace("demo")
+    await shell.login(api.url, "root")
+    assert await offered(shell, "codehub explain --owner al") == ["alice"]
+    assert await offered(shell, "codehub explain --owner alice d") == ["draft"]
+    assert await offered(shell, "codehub explain d") == ["demo"]

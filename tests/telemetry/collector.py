@@ -14,12 +14,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 @dataclass(frozen=True)
 class Seen:
-    service: str
+    resource: dict[str, str]
     name: str
     trace: bytes
     id: bytes
     parent: bytes
     attributes: dict[str, str]
+
+    @property
+    def service(self) -> str:
+        return self.resource.get("service.name", "")
 
 
 @dataclass
@@ -68,7 +72,7 @@ def _spans(request: ExportTraceServiceRequest) -> Iterator[Seen]:
         for scope in resource.scope_spans:
             for span in scope.spans:
                 yield Seen(
-                    attributes.get("service.name", ""),
+                    attributes,
                     span.name,
                     span.trace_id,
                     span.span_id,

@@ -1,3 +1,3 @@
-from tests.processes.conftest import deploy
+from tests.processes.conftest import deploy, launch
 
-__all__ = ["deploy"]
+__all__ = ["deploy", "launch"]

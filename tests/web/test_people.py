@@ -4,6 +4,7 @@ import aiohttp
 import pytest
 from playwright.async_api import Page, Route, expect
 
+from domain.model import WorkspaceId
 from tests.browser import visit
 from tests.web.world import PASSWORD, World
 
@@ -136,6 +137,61 @@ async def test_the_admins_view(world: World) -> None:
         await page.get_by_role("menuitem", name="Disable").click()
         await dialog.get_by_role("button", name="Disable user").click()
         await expect(user).to_contain_text("Disabled")
+
+
+async def test_an_admin_takes_somebodys_workspace_out_of_error(world: World) -> None:
+    """Told why it is there, as its owner is, they recover it once the cause is mended: it runs, and the owner reads
+    who did it."""
+    owner, admin = await world.person(), await world.person(is_admin=True)
+    world.runtime.missing_images.add("gone:2")
+    wanted = {"name": "stuck", "image_ref": "gone:2", "description": "private"}
+    made = await world.call("POST", "/api/v1/workspaces", owner, wanted)
+    async with world.tab(admin, at="#/admin/workspaces") as tab:
+        row = tab.page.get_by_role("row").filter(has_text="stuck")
+        await expect(row.locator(".pill")).to_have_text("Error")
+        await expect(row).to_contain_text("ImagePullFailed")
+        await row.get_by_role("button", name=f"Why {owner}’s stuck is where it is").click()
+        dialog = tab.page.get_by_role("dialog", name=f"{owner}’s stuck")
+        await expect(dialog.get_by_role("note")).to_contain_text("Image gone:2 can't be pulled")
+        await expect(dialog).to_contain_text("Make the image available under this name; then recover.")
+        await expect(dialog).to_contain_text(f"{owner} created it, to be RUNNING")
+        await dialog.get_by_role("button", name="Done").click()
+        world.runtime.missing_images.discard("gone:2")
+        await row.get_by_role("button", name=f"Recover {owner}’s stuck").click()
+        await expect(row.locator(".pill")).to_have_text("Running")
+        await expect(row.get_by_role("button", name="Recover")).to_have_count(0)
+        await expect(tab.page.get_by_role("main")).not_to_contain_text("private")
+        await visit(tab.page, f"{world.url}/#/")
+        await expect(tab.page.get_by_text("Your first workspace")).to_be_visible()
+    told = await world.call("GET", f"/api/v1/workspaces/{made['id']}/audit", owner)
+    assert f"{admin} recovered it from ImagePullFailed" in [one["words"] for one in told["items"]]
+
+
+async def test_an_admin_is_asked_before_they_accept_somebodys_loss(world: World) -> None:
+    """By the words that the owner would read; what the server refuses is said in the dialog, and nothing was lost."""
+    owner = await world.person()
+    made = await world.call("POST", "/api/v1/workspaces", owner, {"name": "emptied", "desired_state": "STANDBY"})
+    async with world.tab(await world.person(is_admin=True), at="#/admin/workspaces") as tab:
+        row = tab.page.get_by_role("row").filter(has_text="emptied")
+        await expect(row.locator(".pill")).to_have_text("Standby")
+        world.runtime.drop_volume(WorkspaceId(made["id"]))
+        await expect(row.locator(".pill")).to_have_text("Error")
+        recover = row.get_by_role("button", name=f"Recover {owner}’s emptied")
+        await recover.click()
+        dialog = tab.page.get_by_role("dialog", name=f"Recover {owner}’s emptied?")
+        await expect(dialog).to_contain_text("Its home vanished, and codehub did not remove it.")
+        await expect(dialog.get_by_role("list", name="What will be lost")).to_contain_text("an empty one")
+        await expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+        await dialog.get_by_role("button", name="Cancel").click()
+        await expect(row).to_contain_text("DataLost")
+        await recover.click()
+        refused = {"error": {"code": "limit_per_user", "message": "At most 3"}}
+        await tab.page.route("**/recover", lambda route: route.fulfill(status=429, json=refused), times=1)
+        await dialog.get_by_role("button", name="Accept the loss").click()
+        await expect(dialog.get_by_role("alert")).to_contain_text("At most 3")
+        await dialog.get_by_role("button", name="Accept the loss").click()
+        await expect(dialog).to_have_count(0)
+        await expect(row.locator(".pill")).to_have_text("Standby")
 
 
 async def test_what_is_down_is_seen(world: World) -> None:

@@ -1,10 +1,10 @@
-"""What runs by the clock runs once at a time."""
+"""What runs by the clock runs once at a time; what a worker that starts makes of the Schedules that are there."""
 
 import asyncio
 from datetime import timedelta
 
 from temporalio import activity
-from temporalio.client import Client, ScheduleHandle
+from temporalio.client import Client, ScheduleDescription, ScheduleHandle
 from temporalio.worker import Worker
 
 from workflows.gc import GcWorkflow
@@ -13,6 +13,7 @@ from workflows.registry import workflow_runner
 from workflows.schedules import ensure_gc
 
 QUEUE = "chores of the test"
+HOUR = timedelta(hours=1)
 
 
 class Slow:
@@ -58,6 +59,28 @@ async def test_a_run_of_gc_that_takes_long_makes_the_next_one_skip(temporal_clie
             await asyncio.sleep(0.05)
         await _idle(schedule)
     assert (await schedule.describe()).info.num_actions_skipped_overlap == 1
+
+
+async def test_a_pause_outlasts_the_start_of_a_worker(temporal_client: Client) -> None:
+    """What a person paused, for a backup say, stays paused and keeps their reason, while a changed interval is taken
+    over; it runs again when they say so, and not before."""
+    await ensure_gc(temporal_client, HOUR)
+    handle = temporal_client.get_schedule_handle("codehub-gc")
+    await handle.pause(note="backup")
+    await ensure_gc(temporal_client, 2 * HOUR)
+    found = (await described(temporal_client)).schedule
+    assert (found.state.paused, found.state.note) == (True, "backup")
+    assert [one.every for one in found.spec.intervals] == [2 * HOUR]
+    await handle.unpause()
+    await ensure_gc(temporal_client, HOUR)
+    found = (await described(temporal_client)).schedule
+    assert not found.state.paused
+    assert [one.every for one in found.spec.intervals] == [HOUR]
+    await handle.delete()
+
+
+async def described(client: Client) -> ScheduleDescription:
+    return await client.get_schedule_handle("codehub-gc").describe()
 
 
 async def _skipped(schedule: ScheduleHandle, number: int) -> None:

@@ -1,13 +1,15 @@
 // What a person can do with a workspace, when, and what it costs.
 
-import { patch, post, remove } from './api.js';
+import { patch, pathOf, post, remove } from './api.js';
 import { ask } from './dialog.js';
 import { h, icon } from './dom.js';
 import { refresh } from './live.js';
 import { changed, isBusy, putAnswer, state } from './store.js';
 import { failed } from './toast.js';
+import { titled } from './words.js';
 
-const path = (id) => `/api/v1/workspaces/${id}`;
+// Where an answer is shown, and what is asked for again when none came: in one's own list, unless told otherwise.
+const OWN = { put: putAnswer, again: refresh };
 
 // In the order in which they are offered. `can` mirrors the rules of the API, which has the last word.
 export const ACTIONS = {
@@ -55,24 +57,24 @@ const settled = (ws) => !isBusy(ws) && !['ERROR', 'DELETING'].includes(ws.phase)
 const want = (ws, desired) => {
   const verb = { RUNNING: 'start', STANDBY: 'stop', ARCHIVED: 'archive' }[desired];
   return during(ws, verb, `${ws.name} could not be ${{ start: 'started', stop: 'stopped', archive: 'archived' }[verb]}`,
-    () => patch(path(ws.id), { desired_state: desired }));
+    () => patch(pathOf(ws), { desired_state: desired }));
 };
 
-const recover = async (ws) => {
-  const send = () => post(`${path(ws.id)}/recover`);
+export const recover = async (ws, shown = OWN) => {
+  const send = () => post(`${pathOf(ws)}/recover`);
   if (ws.error_reason !== 'DataLost') {
-    await during(ws, 'recover', `${ws.name} could not be recovered`, send);
+    await during(ws, 'recover', `${titled(ws)} could not be recovered`, send, shown);
     return;
   }
   await ask({
-    title: `Recover ${ws.name}?`,
+    title: `Recover ${titled(ws)}?`,
     danger: true,
     confirm: 'Accept the loss and recover',
     body: [
       h('p.soft', null, 'Its home vanished, and codehub did not remove it. If it can still be brought back, do that first.'),
       losses([lossOf(ws)]),
     ],
-    submit: () => answered(ws, send),
+    submit: () => answered(send, shown),
   });
 };
 
@@ -91,7 +93,7 @@ const confirmDelete = (ws) => ask({
     losses(lossesOf(ws)),
   ],
   submit: async () => {
-    await remove(path(ws.id));
+    await remove(pathOf(ws));
     await refresh();
   },
 });
@@ -111,23 +113,23 @@ const losses = (items) => h('ul.losses', { 'aria-label': 'What will be lost' },
   items.map((item) => h('li', null, icon('trash'), h('span', null, item))));
 
 // The button waits until the server has answered; what it then shows is what the server said.
-const during = async (ws, verb, title, send) => {
+const during = async (ws, verb, title, send, shown = OWN) => {
   state.pending.set(ws.id, verb);
   changed();
   try {
-    await answered(ws, send);
+    await answered(send, shown);
   } catch (failure) {
     failed(title, failure);
     // What was shown may have been out of date, or the answer of something that was done is lost.
-    refresh();
+    shown.again();
   } finally {
     state.pending.delete(ws.id);
     changed();
   }
 };
 
-const answered = async (ws, send) => {
+const answered = async (send, shown) => {
   const asked = performance.now();
   const answer = await send();
-  if (answer) putAnswer(answer, asked);
+  if (answer) shown.put(answer, asked);
 };

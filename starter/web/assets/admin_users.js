@@ -68,7 +68,7 @@ const newUser = () => ask({
       h('small', null, 'Of a–z, 0–9, “.”, “_” and “-”.')),
     password('Password', 'Tell it to them; they can change it under Account.'),
     h('label.check', null, h('input', { type: 'checkbox', name: 'admin' }),
-      h('span', null, 'Admin', h('small', null, 'Can make users, and see everybody’s workspaces.'))),
+      h('span', null, 'Admin', h('small', null, 'Can make users, and see, recover and delete everybody’s workspaces.'))),
   ],
   submit: async (data) => {
     await post('/api/v1/users', { username: data.get('username').trim(), password: data.get('password'), is_admin: data.get('admin') === 'on' });

@@ -1,10 +1,15 @@
-// Everybody's workspaces, to look after; what is done with them stays with their owners.
+// Everybody's workspaces, to look after: why one is where it is, and out of ERROR. Where they should be stays with their
+// owners.
 
-import { get, now } from './api.js';
+import { recover } from './actions.js';
+import { get, lastMessage, now, pathOf } from './api.js';
+import { tell } from './dialog.js';
 import { h } from './dom.js';
-import { goal, pill } from './state_parts.js';
-import { changed, state } from './store.js';
-import { PHASES, ago, exactly, since } from './words.js';
+import { explanation } from './explanation.js';
+import { actionButton, errorBox, goal, pill } from './state_parts.js';
+import { changed, needsPerson, state } from './store.js';
+import { failed } from './toast.js';
+import { PHASES, ago, exactly, since, titled } from './words.js';
 
 const PAGE = 50;
 
@@ -46,6 +51,29 @@ export const typed = {
 export const handlers = {
   older: () => turn(PAGE),
   newer: () => turn(-PAGE),
+  why: (button) => why(find(button)),
+  recover: (button) => recover(find(button), { put: load, again: load }),
+};
+
+const find = (button) => page.items.find((ws) => ws.id === button.dataset.id);
+
+const why = async (ws) => {
+  try {
+    // As it is now, which the list may not show yet.
+    const [current, told] = await Promise.all([get(pathOf(ws)), get(`${pathOf(ws)}/explain`)]);
+    const message = needsPerson(current) ? await lastMessage(ws).catch(() => null) : null;
+    tell({
+      title: titled(current),
+      body: [
+        h('p.line', null, pill(current), goal(current)),
+        errorBox(current, { ...told, message }),
+        h('div.told', null, ...explanation(current, told)),
+      ].filter(Boolean),
+    });
+  } catch (failure) {
+    failed(`${titled(ws)} could not be explained`, failure);
+    load();
+  }
 };
 
 const turn = (by) => {
@@ -60,13 +88,16 @@ const table = () => h('div.scroll', { tabindex: '0', role: 'region', 'aria-label
 const row = (ws) => h('tr', { 'data-key': ws.id },
   h('td.what', null, h('b', { dir: 'auto' }, ws.name), h('p.small.faint.mono', null, ws.id)),
   h('td', { 'data-label': 'Owner' }, ws.owner),
-  h('td.fit', null, pill(ws), ' ', goal(ws), ws.error_reason ? h('p.small.said', null, ws.error_reason) : null),
+  h('td.fit', null, pill(ws), ' ', goal(ws), ws.error_reason ? h('p.small.said', null, ws.error_reason) : null,
+    actionButton('recover', ws)),
   h('td.fit.soft', { 'data-label': 'Last used', title: exactly(ws.last_access_at) }, ago(ws.last_access_at, now())),
   h('td.fit.soft', { 'data-label': 'In this phase', title: exactly(ws.phase_changed_at) }, since(ws.phase_changed_at, now())),
   h('td', { 'data-label': 'Node' }, ws.node ?? '–'),
-  h('td.fit', null, state.installation?.temporal_ui_url
-    ? h('a', { href: `${state.installation.temporal_ui_url}/ws-${ws.id}`, target: '_blank', rel: 'noopener noreferrer', 'aria-label': `Temporal history of ${ws.name}` }, 'History')
-    : null));
+  h('td.fit', null, h('div.side', null,
+    h('button.button', { type: 'button', 'data-do': 'why', 'data-id': ws.id, 'aria-label': `Why ${titled(ws)} is where it is` }, 'Why'),
+    state.installation?.temporal_ui_url
+      ? h('a', { href: `${state.installation.temporal_ui_url}/ws-${ws.id}`, target: '_blank', rel: 'noopener noreferrer', 'aria-label': `Temporal history of ${titled(ws)}` }, 'History')
+      : null)));
 
 const pages = () => (page && page.total > PAGE ? h('div.rest', null,
   h('button.button', { type: 'button', 'data-do': 'newer', disabled: offset === 0 }, 'Newer'),

@@ -20,6 +20,15 @@ export const post = (path, body, headers) => call('POST', path, body, headers);
 export const patch = (path, body) => call('PATCH', path, body);
 export const remove = (path) => call('DELETE', path);
 
+// Where a workspace is: one's own, or anybody's that an admin was shown, which says whose it is.
+export const pathOf = (ws) => `/api/v1/${ws.owner ? 'admin/' : ''}workspaces/${ws.id}`;
+
+// What the operation that failed last had to say.
+export const lastMessage = async (ws) => {
+  const { items } = await get(`${pathOf(ws)}/operations?limit=1`);
+  return items[0]?.outcome === 'FAILED' ? items[0].error_message : null;
+};
+
 // Every page of a list.
 export const all = async (path) => {
   const found = [];

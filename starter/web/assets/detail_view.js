@@ -4,6 +4,7 @@ import { run, ACTIONS } from './actions.js';
 import { Failure, get, now } from './api.js';
 import { h, icon } from './dom.js';
 import { edit } from './edit_dialog.js';
+import { explanation } from './explanation.js';
 import { more } from './list_view.js';
 import { explain } from './live.js';
 import { errorBox, goal, mainButtons, pill, progress } from './state_parts.js';
@@ -101,19 +102,7 @@ const header = (ws) => h('div.heading', { 'data-key': 'heading' },
 
 const why = (ws, explained) => h('section.card', { 'aria-labelledby': 'why' },
   h('header', null, h('h2', { id: 'why' }, 'What is going on')),
-  h('div.body.told', null,
-    needsPerson(ws) ? null : h('p.because', null, explained?.because ?? '…'),
-    isBusy(ws) ? progress(ws) : null,
-    explained?.waiting_for ? h('p.soft', null, h('b', null, 'Waits for '), explained.waiting_for) : null,
-    comes(explained) ? h('p.soft', { 'data-next': '' }, comes(explained)) : null,
-    explained?.last_change ? h('p.small.faint', null, explained.last_change.words, ` · ${ago(explained.last_change.at, now())}`) : null));
-
-const comes = (explained) => {
-  const step = nextStep(explained?.next_step, now());
-  const unless = explained?.next_step?.error_reason ? 'done by then' : 'used';
-  if (step) return `${step}, unless it is ${unless}. (${exactly(explained.next_step.at)})`;
-  return explained && !explained.waiting_for ? 'Nothing happens by itself.' : '';
-};
+  h('div.body.told', null, ...explanation(ws, explained)));
 
 const facts = (ws, explained) => {
   const used = explained?.last_activity;

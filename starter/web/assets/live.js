@@ -1,6 +1,6 @@
 // The workspaces, live: events while they come, and the whole list whenever something may have been missed.
 
-import { all, get } from './api.js';
+import { all, get, lastMessage } from './api.js';
 import { changed, dropEvent, isBusy, putEvent, putProgress, replaceAll, state } from './store.js';
 
 const QUIET = 75_000;
@@ -70,16 +70,11 @@ const explainAll = async () => {
 
 // With an error comes what the operation that failed had to say.
 const keep = async (told, question) => {
-  const message = told.phase === 'ERROR' && told.error_reason ? await lastMessage(told.id).catch(() => null) : null;
+  const message = told.phase === 'ERROR' && told.error_reason ? await lastMessage(told).catch(() => null) : null;
   if (!state.workspaces.has(told.id) || (answered.get(told.id) ?? 0) > question) return;
   answered.set(told.id, question);
   state.explanations.set(told.id, { ...told, message });
   changed();
-};
-
-const lastMessage = async (id) => {
-  const { items } = await get(`/api/v1/workspaces/${id}/operations?limit=1`);
-  return items[0]?.outcome === 'FAILED' ? items[0].error_message : null;
 };
 
 const connect = () => {

@@ -4,7 +4,7 @@ import { ACTIONS, canOpen } from './actions.js';
 import { now } from './api.js';
 import { h, icon } from './dom.js';
 import { isBusy, needsPerson, state } from './store.js';
-import { OPERATIONS, PHASES, amount, size, span } from './words.js';
+import { OPERATIONS, PHASES, amount, size, span, titled } from './words.js';
 
 export const pill = (ws) => {
   if (isBusy(ws)) return h('span.pill.busy', { 'data-tone': 'accent' }, OPERATIONS[ws.operation]);
@@ -47,7 +47,7 @@ export const actionButton = (name, ws, style = 'button.button') => {
     'data-key': `do-${name}`,
     disabled: state.pending.has(ws.id),
     'aria-busy': waiting ? 'true' : null,
-    'aria-label': `${label(ws)} ${ws.name}`,
+    'aria-label': `${label(ws)} ${titled(ws)}`,
   }, icon(sign), label(ws));
 };
 
@@ -61,7 +61,7 @@ export const mainButtons = (ws) => [
 
 export const errorBox = (ws, explained) => {
   if (!needsPerson(ws)) return null;
-  return h('div.error', { role: 'note', 'aria-label': `Error of ${ws.name}` },
+  return h('div.error', { role: 'note', 'aria-label': `Error of ${titled(ws)}` },
     icon('alert'),
     h('div.grow', null,
       h('p', null, h('b', null, ws.error_reason), ' ', explained?.because ?? 'It stopped and waits for a person.'),

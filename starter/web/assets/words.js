@@ -96,4 +96,7 @@ export const ttl = (seconds, fallback) => {
   return fallback === 0 ? 'never (default)' : `after ${span(fallback)} (default)`;
 };
 
+// For an admin, who must not take it for one of their own.
+export const titled = (ws) => (ws.owner ? `${ws.owner}’s ${ws.name}` : ws.name);
+
 export const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'}`;
