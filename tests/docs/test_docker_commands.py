@@ -92,7 +92,8 @@ async def test_images_by_name(world: DockerWorld, registry_host: str) -> None:
     pushed = documented("docker push").replace("registry.example.com", registry_host)
     name = pushed.split()[-1]
     try:
-        world.api.tag(world.image, *name.rsplit(":", 1))
+        repository, _, tag = name.rpartition(":")
+        world.api.tag(world.image, repository, tag)
         await run(world, pushed)
         world.api.remove_image(name)
         await run(world, documented("docker pull IMAGE").replace("IMAGE", name))

@@ -43,6 +43,7 @@ async def test_all_is_lost_and_all_is_back(
         archive = (await deployment.row(kept)).archive_key
         url = deployment.env["DATABASE_URL"]
         await asyncio.to_thread(_typed, "pg_dump", deployment.env, tmp_path)
+        assert archive
         assert (tmp_path / "bucket" / archive).exists()
     for process in deployment.processes:
         process.kill()
