@@ -69,7 +69,10 @@ class Settings(BaseModel):
     codehub_port: Port = Field(8000, description="port of API, proxy and dashboard")
     codehub_url: str | None = Field(None, description="where people reach codehub; needed with WORKSPACE_HOST_PATTERN")
     codehub_admin_password: SecretStr | None = Field(
-        None, min_length=8, description="password of `admin` at first start; generated when unset"
+        None,
+        min_length=8,
+        description="password of `admin`, who is made when there is no admin yet; "
+        "unset, `codehub up` makes one up and `codehub api` makes no admin",
     )
 
     database_url: str | None = Field(None, description="PostgreSQL; embedded when unset")

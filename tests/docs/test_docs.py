@@ -98,9 +98,15 @@ def _anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
+def documented_commands(text: str) -> list[str]:
+    """What follows `codehub` where it is to be typed."""
+    # As the value of somebody else's option (`psql -U codehub`) it is no command.
+    found = re.findall(r"(?<![\w./-])(?<!-\w )codehub ((?:[a-z-]+|--?[a-z-]+)(?: [^\s`|#).,:;]+)*)", text)
+    return [words for words in found if _is_typed(words, text)]
+
+
 def _wrong_commands(text: str) -> list[str]:
-    found = re.findall(r"(?<![\w./-])codehub ((?:[a-z-]+|--?[a-z-]+)(?: [^\s`|#).,:;]+)*)", text)
-    return [words for words in found if _is_typed(words, text) and _problem(words.split())]
+    return [words for words in documented_commands(text) if problem_of(words.split())]
 
 
 def _is_typed(words: str, text: str) -> bool:
@@ -110,7 +116,7 @@ def _is_typed(words: str, text: str) -> bool:
     return any(command in span for span in spans)
 
 
-def _problem(words: list[str]) -> str | None:
+def problem_of(words: list[str]) -> str | None:
     command: Any = typer.main.get_command(app)
     while words and hasattr(command, "commands"):
         name, *words = words

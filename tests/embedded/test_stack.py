@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -65,6 +67,23 @@ async def test_kill_9_of_everything_loses_nothing(data: Path) -> None:
         assert second.interrupt() == 0
         assert time.monotonic() - began < 10
         assert second.alive() == []
+
+
+async def test_a_copy_of_the_folder_is_a_backup(data: Path) -> None:
+    """`cp -a`, after Ctrl-C, as docs/upgrades.md says: all is there when it starts from the copy."""
+    with Up(data) as first:
+        await write(first.env)
+        assert first.interrupt() == 0
+    copy = data.with_name(f"{data.name}-copy")
+    try:
+        subprocess.run(["cp", "-a", data, copy], check=True)
+        shutil.rmtree(data)
+        shutil.move(copy, data)
+        with Up(data) as second:
+            await read(second.env)
+            assert second.interrupt() == 0
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
 
 
 async def test_killed_services_come_back_with_their_data(data: Path) -> None:

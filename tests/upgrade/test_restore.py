@@ -1,21 +1,28 @@
 """Database, bucket and Temporal are lost, and the first two restored, in the order of docs/upgrades.md."""
 
 import asyncio
+import os
+import re
+import subprocess
+import sys
 import uuid
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from temporalio.client import Client
 
 from adapters.postgres.database import open_database
 from domain.model import DesiredState, Phase, WorkspaceId
+from starter.embedded.postgres import DISTRIBUTION
+from starter.embedded.wheels import program
 from tests.conftest import S3, _on
 from tests.processes.conftest import Deploy, deploy
 from tests.processes.deployment import AT_REST, Deployment
 from tests.processes.homes import files_of
 from tests.processes.person import Person
-from tests.processes.process import until
-from tests.upgrade.test_backup import another_namespace, postgres
+from tests.processes.process import ROOT, until
+from tests.upgrade.test_backup import another_namespace, keys
 
 __all__ = ["deploy"]
 
@@ -25,7 +32,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 async def test_all_is_lost_and_all_is_back(
     deploy: Deploy, temporal_client: Client, postgres_url: str, s3: S3, tmp_path: Path
 ) -> None:
-    """Real dumps, a real copy of the bucket, real processes and containers: workspaces are where they were, with what
+    """The commands of the document, real processes and containers: workspaces are where they were, with what
     was in them, and GC deletes nothing."""
     deployment = await deploy(GC_INTERVAL="1", GC_DELAY="0")
     await deployment.worker()
@@ -34,26 +41,22 @@ async def test_all_is_lost_and_all_is_back(
         await person.want(kept, DesiredState.ARCHIVED)
         await deployment.until_phase(kept, Phase.ARCHIVED)
         archive = (await deployment.row(kept)).archive_key
-        dump = tmp_path / "codehub.dump"
         url = deployment.env["DATABASE_URL"]
-        await asyncio.to_thread(postgres, "pg_dump", "--format=custom", f"--file={dump}", url)
-        copied = await _copied(s3)
-        assert archive in copied
+        await asyncio.to_thread(_typed, "pg_dump", deployment.env, tmp_path)
+        assert archive
+        assert (tmp_path / "bucket" / archive).exists()
     for process in deployment.processes:
         process.kill()
 
-    await _emptied(s3)
+    await _gone(s3)
     await _on(url, "DROP SCHEMA public CASCADE")
     name = f"test_{uuid.uuid4().hex[:12]}"
     restored = f"{postgres_url.rpartition('/')[0]}/{name}"
     async with another_namespace(temporal_client) as empty:
-        await _restored_bucket(s3, copied)
-        await _on(postgres_url, f'CREATE DATABASE "{name}"')
         former = deployment.database
         try:
-            await asyncio.to_thread(
-                postgres, "pg_restore", "--no-owner", "--exit-on-error", f"--dbname={restored}", str(dump)
-            )
+            await asyncio.to_thread(_typed, "aws s3 mb", deployment.env, tmp_path)
+            await asyncio.to_thread(_typed, "pg_restore", {**deployment.env, "DATABASE_URL": restored}, tmp_path)
             deployment.env |= {"DATABASE_URL": restored, "TEMPORAL_NAMESPACE": empty.namespace}
             deployment.database = await open_database(restored)
             await deployment.worker()
@@ -66,7 +69,7 @@ async def test_all_is_lost_and_all_is_back(
                 row = await deployment.until_phase(kept, Phase.RUNNING)
                 assert await files_of(deployment, row) == {"thesis.txt": "kept"}
                 await until(lambda: _gc_has_run(deployment), AT_REST, "GC did not run")
-                assert {archive, f"{archive}.meta"} <= (await _copied(s3)).keys()
+                assert {archive, f"{archive}.meta"} <= await keys(s3)
         finally:
             for process in deployment.processes:
                 process.kill()
@@ -91,24 +94,43 @@ async def _gc_has_run(deployment: Deployment) -> bool:
     return bool(found)
 
 
-async def _copied(s3: S3) -> dict[str, bytes]:
-    async with s3.client() as client:
-        listed = (await client.list_objects_v2(Bucket=s3.bucket)).get("Contents", [])
-        found = {}
-        for item in listed:
-            answer = await client.get_object(Bucket=s3.bucket, Key=item["Key"])
-            found[item["Key"]] = await answer["Body"].read()
-        return found
+def _typed(word: str, env: dict[str, str], folder: Path) -> None:
+    """The commands of docs/upgrades.md among which this one stands: a block, or one within a line. Only the places are
+    the test's own."""
+    section = (ROOT / "docs" / "upgrades.md").read_text().partition("## Backup and restore")[2]
+    blocks = re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    blocks = [block for block in blocks if f"\n{word} " in block and "docker" not in block]
+    (script,) = blocks or re.findall(rf"`({word} [^`]+)`", section)
+    url = urlsplit(env["DATABASE_URL"])
+    script = re.sub(r"^((?:dropdb|createdb) .*)codehub\b", rf"\g<1>{url.path[1:]}", script, flags=re.MULTILINE)
+    tools = program(DISTRIBUTION, "pginstall18/bin/psql", "pginstall/bin/psql").parent
+    places = {
+        "PATH": f"{Path(sys.executable).parent}:{tools}:{os.environ['PATH']}",
+        "PGHOST": url.hostname or "",
+        "PGPORT": str(url.port),
+        "PGUSER": url.username or "",
+        "PGPASSWORD": url.password or "",
+        "HOME": str(folder),
+        "S3_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": env["S3_ACCESS_KEY"],
+        "AWS_SECRET_ACCESS_KEY": env["S3_SECRET_KEY"],
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    done = subprocess.run(
+        ["sh", "-eu", "-c", script.replace("/backup", str(folder))],
+        cwd=folder,
+        env={**env, **places},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-async def _emptied(s3: S3) -> None:
+async def _gone(s3: S3) -> None:
+    """The bucket, with all that is in it."""
     async with s3.client() as client:
         for item in (await client.list_objects_v2(Bucket=s3.bucket)).get("Contents", []):
             await client.delete_object(Bucket=s3.bucket, Key=item["Key"])
-        assert not (await client.list_objects_v2(Bucket=s3.bucket)).get("Contents")
-
-
-async def _restored_bucket(s3: S3, objects: dict[str, bytes]) -> None:
-    async with s3.client() as client:
-        for key, body in objects.items():
-            await client.put_object(Bucket=s3.bucket, Key=key, Body=body)
+        await client.delete_bucket(Bucket=s3.bucket)

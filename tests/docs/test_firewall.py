@@ -1,0 +1,105 @@
+"""Who may reach a node: the rule of docs/operations.md, on a real network with a real engine."""
+
+import re
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from docker import APIClient
+
+from tests.docs.test_commands import commands_of
+
+pytestmark = pytest.mark.docker
+
+HOST, API, STRANGER = "198.18.7.1", "198.18.7.5", "198.18.7.66"
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Two other machines, in a network namespace behind a device of this one."""
+
+    namespace: str
+    device: str
+
+    def get_in(self, source: str, port: int) -> bool:
+        """Whether a new connection from there is answered."""
+        answer = _run(
+            *("ip", "netns", "exec", self.namespace, "curl", "-s", "-o", "/dev/null", "--max-time", "3"),
+            *("--interface", source, f"http://{HOST}:{port}/"),
+        )
+        return answer.returncode == 0
+
+
+@pytest.fixture
+def neighbours(iptables: None) -> Iterator[Neighbours]:
+    if shutil.which("ip") is None or shutil.which("curl") is None:
+        pytest.skip("needs ip and curl")
+    tag = uuid.uuid4().hex[:8]
+    made = Neighbours(f"codehub-test-{tag}", f"cht{tag}")
+    inside = ("ip", "-n", made.namespace)
+    try:
+        for command in (
+            ("ip", "netns", "add", made.namespace),
+            ("ip", "link", "add", made.device, "type", "veth", "peer", "name", "eth0", "netns", made.namespace),
+            ("ip", "address", "add", f"{HOST}/24", "dev", made.device),
+            ("ip", "link", "set", made.device, "up"),
+            (*inside, "address", "add", f"{API}/24", "dev", "eth0"),
+            (*inside, "address", "add", f"{STRANGER}/24", "dev", "eth0"),
+            (*inside, "link", "set", "eth0", "up"),
+        ):
+            done = _run(*command)
+            if done.returncode:
+                pytest.skip(f"no network namespaces here: {done.stderr}")
+        yield made
+    finally:
+        _run("ip", "link", "del", made.device)
+        _run("ip", "netns", "del", made.namespace)
+
+
+@pytest.fixture
+def published(docker_host: str, test_image: str, neighbours: Neighbours) -> Iterator[int]:
+    """A port of a container, as a workspace's is published on NODE_ADDRESS."""
+    api = APIClient(docker_host, timeout=60)
+    config = api.create_host_config(port_bindings={8080: (HOST,)})
+    made = api.create_container(test_image, ports=[8080], host_config=config)
+    try:
+        api.start(made)
+        (binding,) = api.inspect_container(made)["NetworkSettings"]["Ports"]["8080/tcp"]
+        yield int(binding["HostPort"])
+    finally:
+        api.remove_container(made, force=True)
+        api.close()
+
+
+def test_only_the_api_hosts_get_in(neighbours: Neighbours, published: int) -> None:
+    """INPUT is passed by, whatever it says; the rule in DOCKER-USER is not."""
+    (documented,) = {line for _, line in commands_of("iptables")}
+    rule = documented.replace("eth0", neighbours.device).replace("10.0.0.5", API).split()
+    closed = ["iptables", "-I", "INPUT", "-i", neighbours.device, "-j", "DROP"]
+    try:
+        assert _run(*closed).returncode == 0
+        _until_open(neighbours, published)
+        assert neighbours.get_in(STRANGER, published), "so much for INPUT"
+        done = _run(*rule)
+        assert done.returncode == 0, done.stderr
+        assert neighbours.get_in(API, published)
+        assert not neighbours.get_in(STRANGER, published)
+    finally:
+        for one in (closed, rule):
+            _run(*(re.sub("^-I$", "-D", word) for word in one))
+
+
+def _until_open(neighbours: Neighbours, port: int) -> None:
+    """The container needs a moment to listen."""
+    deadline = time.monotonic() + 60
+    while not neighbours.get_in(API, port):
+        assert time.monotonic() < deadline, "the published port does not answer"
+        time.sleep(0.05)
+
+
+def _run(*command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
