@@ -45,7 +45,7 @@ _LOAD = """
 SELECT w.*, clock_timestamp() AS now, n.name AS node_name, n.seen_at AS node_seen_at, n.swept_at AS node_swept_at,
     n.capacity AS node_capacity, n.cordoned_at IS NOT NULL AS node_cordoned, n.removed_at IS NOT NULL AS node_removed,
     n.lost_at IS NOT NULL AS node_lost,
-    (SELECT count(*) FROM (SELECT FROM nodes WHERE removed_at IS NULL LIMIT 2) AS found) > 1 AS several_nodes,
+    EXISTS (SELECT FROM nodes o WHERE o.removed_at IS NULL AND o.name <> $2) AS several_nodes,
     u.username AS owner_name
 FROM workspaces w JOIN users u ON u.id = w.owner_user_id
     LEFT JOIN nodes n ON n.name = COALESCE(w.node, $2) WHERE w.id = $1
@@ -95,7 +95,7 @@ class Loaded:
     node: Node | None
     """Its own; where it has none, that of whoever asked."""
     several: bool
-    """There is more than one node."""
+    """There are other nodes than the one of whoever asked."""
     owner_name: str
 
 

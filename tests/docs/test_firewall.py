@@ -3,17 +3,18 @@
 import re
 import shutil
 import subprocess
-import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import pytest
-from docker import APIClient
 
+from domain.model import OperationId
+from tests.adapters.docker_world import docker_world, new_workspace
 from tests.docs.test_commands import commands_of
 
 pytestmark = pytest.mark.docker
+OP = OperationId("op-1")
 
 HOST, API, STRANGER = "198.18.7.1", "198.18.7.5", "198.18.7.66"
 
@@ -61,28 +62,27 @@ def neighbours(iptables: None) -> Iterator[Neighbours]:
 
 
 @pytest.fixture
-def published(docker_host: str, test_image: str, neighbours: Neighbours) -> Iterator[int]:
-    """A port of a container, as a workspace's is published on NODE_ADDRESS."""
-    api = APIClient(docker_host, timeout=60)
-    config = api.create_host_config(port_bindings={8080: (HOST,)})
-    made = api.create_container(test_image, ports=[8080], host_config=config)
-    try:
-        api.start(made)
-        (binding,) = api.inspect_container(made)["NetworkSettings"]["Ports"]["8080/tcp"]
+async def published(docker_host: str, test_image: str, installation: str, neighbours: Neighbours) -> AsyncIterator[int]:
+    """The port of a workspace on a node whose NODE_ADDRESS is not loopback."""
+    async with docker_world(docker_host, test_image, installation, publish_host=HOST) as world:
+        ws = new_workspace()
+        await world.runtime.create_volume(ws, OP)
+        await world.runtime.start(ws, world.image, OP)
+        found = world.container(ws)
+        assert found
+        (binding,) = found["NetworkSettings"]["Ports"]["8080/tcp"]
+        assert binding["HostIp"] == HOST
         yield int(binding["HostPort"])
-    finally:
-        api.remove_container(made, force=True)
-        api.close()
 
 
-def test_only_the_api_hosts_get_in(neighbours: Neighbours, published: int) -> None:
+async def test_only_the_api_hosts_get_in(neighbours: Neighbours, published: int) -> None:
     """INPUT is passed by, whatever it says; the rule in DOCKER-USER is not."""
     (documented,) = {line for _, line in commands_of("iptables")}
     rule = documented.replace("eth0", neighbours.device).replace("10.0.0.5", API).split()
     closed = ["iptables", "-I", "INPUT", "-i", neighbours.device, "-j", "DROP"]
     try:
         assert _run(*closed).returncode == 0
-        _until_open(neighbours, published)
+        assert neighbours.get_in(API, published)
         assert neighbours.get_in(STRANGER, published), "so much for INPUT"
         done = _run(*rule)
         assert done.returncode == 0, done.stderr
@@ -91,14 +91,6 @@ def test_only_the_api_hosts_get_in(neighbours: Neighbours, published: int) -> No
     finally:
         for one in (closed, rule):
             _run(*(re.sub("^-I$", "-D", word) for word in one))
-
-
-def _until_open(neighbours: Neighbours, port: int) -> None:
-    """The container needs a moment to listen."""
-    deadline = time.monotonic() + 60
-    while not neighbours.get_in(API, port):
-        assert time.monotonic() < deadline, "the published port does not answer"
-        time.sleep(0.05)
 
 
 def _run(*command: str) -> "subprocess.CompletedProcess[str]":

@@ -132,6 +132,15 @@ async def test_one_node_needs_no_choice(database: Database) -> None:
     assert (step.kind, step.task_queue, step.status and step.status.node) == (StepKind.RUN, None, "local")
 
 
+async def test_a_host_whose_engine_has_not_answered_yet_gets_no_home(database: Database) -> None:
+    """A worker that has just been added runs workflows at once, but is no node before its engine is known: what it
+    reconciles goes to the one that is."""
+    await _register(database, a=None)
+    (id_,) = await _workspaces(database, 1)
+    step = await _reconciler(database, "b").step(id_)
+    assert (step.kind, step.task_queue, step.status and step.status.node) == (StepKind.RUN, "node-a", "a")
+
+
 async def test_what_is_remembered_is_gone_by_until_a_sweep_contradicts_it(database: Database) -> None:
     """A worker elsewhere claims on what the row says while the node's observer vouches for it, and else has the node
     asked."""
