@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from adapters.postgres.attention import Attention
 from adapters.postgres.desired_state import DesiredStates
 from adapters.postgres.nodes import Nodes
+from adapters.postgres.tallies import Tallies
+from coordinator.bookkeeper import Bookkeeper
 from coordinator.census import Census
 from coordinator.leader import Leader
 from coordinator.listener import EventListener
@@ -44,6 +46,7 @@ def coordinator(parts: "Parts") -> Leader:
             "stragglers": stragglers.run,
             "census": Census(attention, parts.client, waker).run,
             "nodes": watch.run,
+            "bookkeeper": Bookkeeper(Tallies(parts.database)).run,
         },
         lock_id=settings.coordinator_lock_id,
         retry_interval=settings.coordinator_retry_interval,
