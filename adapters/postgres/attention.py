@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from adapters.postgres.database import Database
+from adapters.postgres.placements import WAITS_FOR_PLACE
 from domain.model import WorkspaceId
 from domain.observation import ContainerState, Presence, Resources
 
@@ -76,11 +77,11 @@ class Attention:
 
     async def stuck(self, patience: timedelta, timeouts: Mapping[str, timedelta]) -> dict[WorkspaceId, str]:
         """Unattended for longer than a wake should take, or in an operation for longer than its timeout: each with
-        what it has been like since."""
+        what it has been like since. Those who wait for a place may be thousands, and are woken when there is one."""
         rows = await self.database.fetch(
             f"""
             SELECT w.id, w.updated_at FROM workspaces w
-            WHERE w.phase <> 'DELETED' AND ({_UNATTENDED}) AND w.updated_at < now() - $1::interval
+            WHERE ({_UNATTENDED}) AND ({WAITS_FOR_PLACE}) IS NOT TRUE AND w.updated_at < now() - $1::interval
             UNION ALL
             SELECT w.id, w.updated_at FROM workspaces w
             JOIN unnest($2::text[], $3::interval[]) AS t (operation, timeout) ON t.operation = w.operation

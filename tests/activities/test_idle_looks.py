@@ -86,3 +86,13 @@ async def test_others_who_cannot_look_are_told_where_no_sweep_tells_them(world: 
     assert await world.nodes.beat("a", timedelta(seconds=1))
     assert not await world.looked(), "the sweep vouches for it"
     assert (await world.reconciler("b").step(world.id)).kind is StepKind.WAIT, "and that is gone by"
+
+
+async def test_waiting_for_a_place_is_written_once(world: World) -> None:
+    """However often it is looked for one."""
+    await world.database.execute("UPDATE nodes SET cordoned_at = now()")
+    await world.database.execute(
+        "UPDATE workspaces SET phase = 'PENDING', desired_state = 'RUNNING', node = NULL, conditions = '{}'"
+    )
+    assert await world.looked()
+    assert not await world.looked()
