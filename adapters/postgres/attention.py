@@ -41,23 +41,22 @@ class Attention:
     async def drifted(self, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
         """Workspaces of this node at rest whose phase is not what the engine holds now. What their rows say is not
         gone by any more: whoever reconciles them has to look."""
-        return await self._drifted(node, seen, among=None)
+        return await self._drifted("LEFT JOIN", node, seen)
 
     async def drifted_among(self, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
         """As `drifted`, looking only at what was seen."""
-        return await self._drifted(node, seen, among=list(seen))
+        return await self._drifted("JOIN", node, seen)
 
-    async def _drifted(
-        self, node: str, seen: Mapping[WorkspaceId, Resources], among: list[WorkspaceId] | None
-    ) -> list[WorkspaceId]:
+    async def _drifted(self, join: str, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
         rows = await self.database.fetch(
             f"""
             WITH drifted AS (
                 SELECT w.id FROM workspaces w
-                LEFT JOIN unnest($1::uuid[], $2::boolean[], $3::boolean[]) AS s (id, running, volume) ON s.id = w.id
-                WHERE w.node = $4 AND ($5::uuid[] IS NULL OR w.id = ANY($5)) AND {_DRIFTED}
+                {join} unnest($1::uuid[], $2::boolean[], $3::boolean[]) AS s (id, running, volume) ON s.id = w.id
+                WHERE w.node = $4 AND {_DRIFTED}
             ), forgotten AS (
-                UPDATE workspaces SET observed_at = NULL WHERE id IN (SELECT id FROM drifted) AND operation = 'NONE'
+                UPDATE workspaces SET observed_at = NULL
+                WHERE id IN (SELECT id FROM drifted) AND operation = 'NONE' AND observed_at IS NOT NULL
             )
             SELECT id FROM drifted
             """,  # noqa: S608 - constant
@@ -65,7 +64,6 @@ class Attention:
             [resources.container is ContainerState.READY for resources in seen.values()],
             [resources.volume is Presence.PRESENT for resources in seen.values()],
             node,
-            among,
         )
         return [WorkspaceId(str(row["id"])) for row in rows]
 
