@@ -57,7 +57,7 @@ from starter.patience import Patience, Stopped, address_of
 from starter.polling import polling
 from starter.s3 import s3_config
 from starter.temporal import temporal_address
-from workflows.client import Waker, connect
+from workflows.client import connect
 from workflows.measured import MeasuredRuntime, measured_runtime
 from workflows.messages import TASK_QUEUE
 from workflows.namespace import ensure_search_attributes
@@ -208,7 +208,7 @@ async def open_parts(
             transfer_places(settings.archive_max_transfers),
         )
         collector = garbage_collector(settings, database, archives, installation)
-        ttl = TtlRunner(Expiry(database, settings.ttl), ActivityLog(redis), Waker(client))
+        ttl = TtlRunner(Expiry(database, settings.ttl), ActivityLog(redis))
         yield Parts(
             settings,
             client,

@@ -8,6 +8,7 @@ import structlog
 from adapters.postgres.placements import Placements
 from adapters.postgres.workspaces import WorkspaceStore
 from domain.apply import PLACED_BY
+from domain.knowledge import says_nothing_new
 from domain.model import Condition, ConditionName, Operation, Workspace
 from domain.placement import NO_PLACE, choose, why_nowhere
 from domain.plan import Action, Decision
@@ -30,16 +31,19 @@ class Placing:
         decision: Decision,
         attempt: int | None,
     ) -> tuple[Workspace, Decision] | None:
-        """The claim and the place it takes, in one transaction. Without a place it waits, and says for what."""
+        """The claim and the place it takes, in one transaction. Without a place it waits, and says for what; it is
+        woken when there is one (coordinator.waiters), so it need not look again by itself."""
         async with Placements(self.store.database).deciding() as deciding:
             places = await deciding.places()
             node = choose(places, kept=ws.move_to)
             if node is None:
-                decision = replace(decision, action=Action.LOOK_AGAIN, operation=Operation.NONE)
+                decision = replace(decision, action=Action.NOTHING, operation=Operation.NONE)
             row = applied(node, decision)
             if node is None:
                 row = _waiting(row, why_nowhere(places))
                 log.warning("no_place", workspace=ws.id, reason=why_nowhere(places))
+                if says_nothing_new(ws, row):
+                    return row, decision
             saved = await self.store.save(ws, row, attempt=attempt, within=deciding.connection)
         return (row, decision) if saved else None
 

@@ -24,8 +24,8 @@ from adapters.telemetry.metrics import RECONCILE_CONFLICTS, RECONCILING, timed
 from domain.apply import apply
 from domain.errors import MAX_RETRIES
 from domain.judge import Judgement, judge, needs_archive
-from domain.knowledge import has_home, is_recent, remembered
-from domain.model import Operation, OperationId, Workspace, WorkspaceId
+from domain.knowledge import has_home, is_recent, remembered, says_nothing_new
+from domain.model import Operation, OperationId, Phase, Workspace, WorkspaceId
 from domain.naming import DEFAULT_NODE
 from domain.observation import UNKNOWN_RESOURCES, Observation, Presence, Resources
 from domain.plan import DEFAULT_TIMEOUTS, Action, Decision, Timeouts, decide
@@ -183,6 +183,8 @@ class Reconciler:
         ws, now, op_id = loaded.workspace, loaded.now, self.new_id()
         if not is_placed(decision):
             row = apply(ws, judgement, decision, seen, now, op_id)
+            if attempt is None and self._is_known(loaded, row):
+                return row, decision
             saved = await self.store.save(ws, row, _message(decision), attempt=attempt, looked=self.serves(ws))
             return (row, decision) if saved else None
         node = self._obvious_place(loaded, decision)
@@ -194,6 +196,19 @@ class Reconciler:
             return apply(ws, judgement, then, seen, now, op_id, to)
 
         return await Placing(self.store).save(ws, applied, decision, attempt)
+
+    def _is_known(self, loaded: Loaded, row: Workspace) -> bool:
+        """Whether there is nothing to save: a look at a workspace at rest finds what its row says, as a rule. That it
+        was looked at is worth a write only for those who can't look, and where no sweep vouches for it."""
+        ws = loaded.workspace
+        if not says_nothing_new(ws, row):
+            return False
+        if not self.serves(ws):
+            return True
+        swept_at = loaded.node.swept_at if loaded.node else None
+        others_ask = loaded.several and ws.phase in {Phase.STANDBY, Phase.RUNNING}
+        recent = not others_ask or is_recent(ws, swept_at, loaded.now, 2 * self.pace.idle)
+        return ws.observed_at is not None and recent
 
     def _obvious_place(self, loaded: Loaded, decision: Decision) -> str | None:
         """Where there is nothing to choose: the node that already counts it, or the only one there is."""

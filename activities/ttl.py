@@ -11,7 +11,6 @@ from adapters.postgres.ttl import Expiry
 from adapters.redis.activity import ActivityLog, RedisUnavailable
 from adapters.telemetry.metrics import TTL_EXPIRIES, TTL_SKIPPED, TTL_TICK
 from domain.model import DesiredState, WorkspaceId
-from workflows.client import TemporalUnavailable, Waker
 from workflows.messages import EXPIRE, ExpireInput, TtlReport
 
 log = structlog.get_logger()
@@ -24,7 +23,6 @@ _NAMED = 20
 class TtlRunner:
     expiry: Expiry
     activity_log: ActivityLog
-    waker: Waker
 
     @activity.defn(name=EXPIRE)
     async def tick(self, request: ExpireInput | None = None) -> TtlReport:
@@ -58,13 +56,9 @@ class TtlRunner:
         return len(seen)
 
     async def _expire(self, desired: DesiredState, expire: Callable[[], Awaitable[list[WorkspaceId]]]) -> int:
+        """Whoever hears of the change wakes them (coordinator.wakes): a tick that did so, too, would do it twice."""
         expired = await expire()
         TTL_EXPIRIES.labels(desired).inc(len(expired))
         if expired:
             log.info("expired", desired_state=desired, count=len(expired), workspaces=expired[:_NAMED])
-        try:
-            await self.waker.wake_all(expired)
-        except TemporalUnavailable as error:
-            # The notification of the change, or the sweep, will.
-            log.warning("expired_but_not_woken", workspaces=len(expired), error=str(error))
         return len(expired)

@@ -34,7 +34,7 @@ from starter.logs import configure_logs
 from starter.s3 import s3_config
 from starter.temporal import temporal_address
 from worker import Parts, actuators, pace, running
-from workflows.client import Waker, connect
+from workflows.client import connect
 from workflows.schedules import ensure_ttl
 
 STARTED = "bench:started"
@@ -64,7 +64,7 @@ async def main() -> None:
         bucket = Bucket(archives, await installation_id(database))
         noted = _noted(actuators(runtime, MemoryHomes(runtime), bucket, transfers), redis)
         operator = Operator(reconciler, noted, timedelta(seconds=settings.reconciler_retry_backoff))
-        ttl = TtlRunner(Expiry(database, settings.ttl), ActivityLog(redis), Waker(client))
+        ttl = TtlRunner(Expiry(database, settings.ttl), ActivityLog(redis))
         parts = Parts(
             settings, client, database, database_url, runtime, operator, EventBus(redis), activities=(ttl.tick,)
         )

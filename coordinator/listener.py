@@ -13,6 +13,7 @@ from adapters.redis.events import EVERYONE, NO_WORKSPACE, Event, EventKind
 from adapters.tasks import end
 from coordinator.publisher import Publisher
 from coordinator.wakes import Wakes
+from domain.audit import ActorKind
 from domain.model import UserId, WorkspaceId
 
 log = structlog.get_logger()
@@ -44,7 +45,8 @@ class EventListener:
         raise DatabaseUnavailable("the listener's connection was closed")
 
     def _on_wake(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        self.wakes.add(WorkspaceId(json.loads(str(payload))["id"]))
+        body = json.loads(str(payload))
+        self.wakes.add(WorkspaceId(body["id"]), ours=body.get("by") == ActorKind.TTL)
 
     def _on(self, kind: EventKind) -> Callable[[object, int, str, object], None]:
         def notify(_connection: object, _pid: int, _channel: str, payload: object) -> None:

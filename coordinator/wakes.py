@@ -1,4 +1,5 @@
-"""Wakes that the API may not have sent: a wake is not lost when it dies between commit and signal."""
+"""Wakes by notification: those of what TTL changed, and those that the API may not have sent, as when it dies between
+commit and signal."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -13,35 +14,55 @@ from workflows.client import TemporalUnavailable, Waker
 
 log = structlog.get_logger()
 
+_NAMED = 20
+"""Of those that are woken, in the log."""
+
 
 @dataclass(slots=True)
 class Wakes:
-    """Waits a moment before it wakes: by then the API's own signal has usually done it."""
+    """What nobody else wakes is woken at once. With the rest it waits a moment: by then the API's own signal has
+    usually done it."""
 
     attention: Attention
     waker: Waker
     grace: float = 0.5
-    _pending: set[WorkspaceId] = field(default_factory=set, init=False)
+    _ours: set[WorkspaceId] = field(default_factory=set, init=False)
+    _others: set[WorkspaceId] = field(default_factory=set, init=False)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
-    def add(self, workspace_id: WorkspaceId) -> None:
-        self._pending.add(workspace_id)
+    def add(self, workspace_id: WorkspaceId, *, ours: bool = False) -> None:
+        """`ours`: nobody else wakes it."""
+        (self._ours if ours else self._others).add(workspace_id)
         self._arrived.set()
 
     async def run(self) -> None:
         while True:
             await self._arrived.wait()
-            await asyncio.sleep(self.grace)
             self._arrived.clear()
-            batch, self._pending = self._pending, set()
-            try:
-                unattended = await self.attention.unattended(list(batch))
-                await self.waker.wake_all(unattended)
-                if unattended:
-                    WAKES_RESCUED.inc(len(unattended))
-                    log.info("woken_by_listener", workspaces=unattended)
-            except (DatabaseUnavailable, TemporalUnavailable) as error:
-                SKIPPED.labels("wakes").inc()
-                log.warning("wake_postponed", error=str(error), workspaces=len(batch))
-                self._pending |= batch
+            ours, self._ours = self._ours, set()
+            if await self._woken(ours) is None:
+                self._ours |= ours
+            if self._ours or self._others:
+                await asyncio.sleep(self.grace)
+            others, self._others = self._others, set()
+            rescued = await self._woken(others)
+            if rescued is None:
+                self._others |= others
+            WAKES_RESCUED.inc(rescued or 0)
+            if self._ours or self._others:
                 self._arrived.set()
+
+    async def _woken(self, batch: set[WorkspaceId]) -> int | None:
+        """How many of them had not been woken yet; None when it has to be tried again."""
+        if not batch:
+            return 0
+        try:
+            unattended = await self.attention.unattended(list(batch))
+            await self.waker.wake_all(unattended)
+        except (DatabaseUnavailable, TemporalUnavailable) as error:
+            SKIPPED.labels("wakes").inc()
+            log.warning("wake_postponed", error=str(error), workspaces=len(batch))
+            return None
+        if unattended:
+            log.info("woken_by_listener", count=len(unattended), workspaces=unattended[:_NAMED])
+        return len(unattended)

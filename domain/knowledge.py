@@ -1,6 +1,7 @@
 """What the row itself says of a workspace's resources, for those who can't look at its node's engine. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
@@ -44,6 +45,11 @@ def is_recent(ws: Workspace, swept_at: datetime | None, now: datetime, max_age: 
     if ws.observed_at is None or ws.deleted_at is not None or not remembered(ws).known:
         return False
     return now - max(ws.observed_at, swept_at or ws.observed_at) <= max_age
+
+
+def says_nothing_new(before: Workspace, after: Workspace) -> bool:
+    """Whether all that a look has added is that somebody looked."""
+    return replace(after, observed_at=before.observed_at) == before
 
 
 def has_home(ws: Workspace) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 NO_PLACE = "NoPlace"
 """Why `storage.volume_ready` is False where no node has room."""
@@ -30,7 +31,12 @@ class Place:
 
     @property
     def full(self) -> bool:
-        return self.capacity is not None and self.homes >= self.capacity
+        return self.room == 0
+
+    @property
+    def room(self) -> float:
+        """Homes that it can still take."""
+        return inf if self.capacity is None else max(0, self.capacity - self.homes)
 
     @property
     def open(self) -> bool:

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 from adapters.postgres.attention import Attention
 from adapters.postgres.desired_state import DesiredStates
 from adapters.postgres.nodes import Nodes
+from adapters.postgres.placements import Placements
+from adapters.postgres.tallies import Tallies
+from coordinator.bookkeeper import Bookkeeper
 from coordinator.census import Census
 from coordinator.leader import Leader
 from coordinator.listener import EventListener
@@ -13,6 +16,7 @@ from coordinator.nodewatch import NodeWatch
 from coordinator.observer import Observer
 from coordinator.publisher import Publisher
 from coordinator.stragglers import Stragglers
+from coordinator.waiters import Waiters
 from coordinator.wakes import Wakes
 from workflows.client import Waker
 
@@ -44,6 +48,8 @@ def coordinator(parts: "Parts") -> Leader:
             "stragglers": stragglers.run,
             "census": Census(attention, parts.client, waker).run,
             "nodes": watch.run,
+            "waiters": Waiters(Placements(parts.database), waker).run,
+            "bookkeeper": Bookkeeper(Tallies(parts.database)).run,
         },
         lock_id=settings.coordinator_lock_id,
         retry_interval=settings.coordinator_retry_interval,

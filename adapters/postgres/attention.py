@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from adapters.postgres.database import Database
+from adapters.postgres.placements import WAITS_FOR_PLACE
 from domain.model import WorkspaceId
 from domain.observation import ContainerState, Presence, Resources
 
@@ -40,23 +41,22 @@ class Attention:
     async def drifted(self, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
         """Workspaces of this node at rest whose phase is not what the engine holds now. What their rows say is not
         gone by any more: whoever reconciles them has to look."""
-        return await self._drifted(node, seen, among=None)
+        return await self._drifted("LEFT JOIN", node, seen)
 
     async def drifted_among(self, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
         """As `drifted`, looking only at what was seen."""
-        return await self._drifted(node, seen, among=list(seen))
+        return await self._drifted("JOIN", node, seen)
 
-    async def _drifted(
-        self, node: str, seen: Mapping[WorkspaceId, Resources], among: list[WorkspaceId] | None
-    ) -> list[WorkspaceId]:
+    async def _drifted(self, join: str, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
         rows = await self.database.fetch(
             f"""
             WITH drifted AS (
                 SELECT w.id FROM workspaces w
-                LEFT JOIN unnest($1::uuid[], $2::boolean[], $3::boolean[]) AS s (id, running, volume) ON s.id = w.id
-                WHERE w.node = $4 AND ($5::uuid[] IS NULL OR w.id = ANY($5)) AND {_DRIFTED}
+                {join} unnest($1::uuid[], $2::boolean[], $3::boolean[]) AS s (id, running, volume) ON s.id = w.id
+                WHERE w.node = $4 AND {_DRIFTED}
             ), forgotten AS (
-                UPDATE workspaces SET observed_at = NULL WHERE id IN (SELECT id FROM drifted) AND operation = 'NONE'
+                UPDATE workspaces SET observed_at = NULL
+                WHERE id IN (SELECT id FROM drifted) AND operation = 'NONE' AND observed_at IS NOT NULL
             )
             SELECT id FROM drifted
             """,  # noqa: S608 - constant
@@ -64,7 +64,6 @@ class Attention:
             [resources.container is ContainerState.READY for resources in seen.values()],
             [resources.volume is Presence.PRESENT for resources in seen.values()],
             node,
-            among,
         )
         return [WorkspaceId(str(row["id"])) for row in rows]
 
@@ -76,11 +75,11 @@ class Attention:
 
     async def stuck(self, patience: timedelta, timeouts: Mapping[str, timedelta]) -> dict[WorkspaceId, str]:
         """Unattended for longer than a wake should take, or in an operation for longer than its timeout: each with
-        what it has been like since."""
+        what it has been like since. Those who wait for a place may be thousands, and are woken when there is one."""
         rows = await self.database.fetch(
             f"""
             SELECT w.id, w.updated_at FROM workspaces w
-            WHERE w.phase <> 'DELETED' AND ({_UNATTENDED}) AND w.updated_at < now() - $1::interval
+            WHERE ({_UNATTENDED}) AND ({WAITS_FOR_PLACE}) IS NOT TRUE AND w.updated_at < now() - $1::interval
             UNION ALL
             SELECT w.id, w.updated_at FROM workspaces w
             JOIN unnest($2::text[], $3::interval[]) AS t (operation, timeout) ON t.operation = w.operation

@@ -3,7 +3,7 @@
 Everything is the owner's own. What an admin may look at takes `None` for the owner: anybody's, said on purpose.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -40,6 +40,15 @@ WITH page AS (
     WHERE owner_user_id = $1 AND phase <> 'DELETED' AND ($2::text IS NULL OR phase = $2)
 )
 SELECT * FROM matching LEFT JOIN page ON true ORDER BY created_at DESC, id
+"""  # noqa: S608 - constant
+
+# Each page begins where the one before it ended: what is made or deleted meanwhile moves nothing past the reader.
+_AFTER = f"""
+SELECT w.*, {PROGRESS}
+FROM workspaces w LEFT JOIN operations o ON o.id = w.op_id
+WHERE w.owner_user_id = $1 AND w.phase <> 'DELETED' AND w.created_at <= COALESCE($2::timestamptz, 'infinity')
+  AND (w.created_at < COALESCE($2::timestamptz, 'infinity') OR w.id > $3)
+ORDER BY w.created_at DESC, w.id LIMIT $4
 """  # noqa: S608 - constant
 
 _INSERT = """
@@ -172,6 +181,19 @@ class Catalog:
         """Newest first. `total` counts all that match, not only this page."""
         rows = await self.database.fetch(_LIST, owner, phase, limit, offset)
         return Page([to_entry(row) for row in rows if row["id"] is not None], rows[0]["total"])
+
+    async def everything(self, owner: UserId, at_once: int = 200) -> AsyncIterator[Entry]:
+        """Newest first, a page at a time: whatever lives from beginning to end is among them."""
+        last: Workspace | None = None
+        while True:
+            since, after = (last.created_at, last.id) if last else (None, None)
+            rows = await self.database.fetch(_AFTER, owner, since, after, at_once)
+            for row in rows:
+                entry = to_entry(row)
+                last = entry.workspace
+                yield entry
+            if len(rows) < at_once:
+                return
 
     async def deleted_since(self, owner: UserId, since: datetime) -> list[WorkspaceId]:
         rows = await self.database.fetch(

@@ -7,15 +7,28 @@ import asyncpg
 
 from adapters.postgres.database import Database, PooledConnection
 from adapters.postgres.rows import to_workspace
+from adapters.postgres.tallies import take_together
 from domain.limits import Limits
 from domain.model import DesiredState, Operation, Phase, UserId, Workspace, WorkspaceId
 
 # Serialises every change that adds a RUNNING workspace, so that limits are exact.
 _LIMITS_LOCK = 0x6C696D697473
 
+# Of the user no more are looked at than may run. How many there are in all is kept, not counted (0016_tallies.sql), and
+# the one that is asked about may be among them.
 _COUNT_RUNNING = """
-SELECT count(*) FILTER (WHERE owner_user_id = $1) AS of_user, count(*) AS in_all FROM workspaces
-WHERE (desired_state = 'RUNNING' OR phase = 'RUNNING') AND error_reason IS NULL AND deleted_at IS NULL AND id <> $2
+SELECT t.lines, t.started - (
+        SELECT count(*) FROM workspaces
+        WHERE (desired_state = 'RUNNING' OR phase = 'RUNNING') AND error_reason IS NULL AND deleted_at IS NULL
+          AND id = $2
+    ) AS in_all, (
+        SELECT count(*) FROM (
+            SELECT FROM workspaces
+            WHERE (desired_state = 'RUNNING' OR phase = 'RUNNING') AND error_reason IS NULL AND deleted_at IS NULL
+              AND owner_user_id = $1 AND id <> $2 LIMIT $3
+        ) AS others
+    ) AS of_user
+FROM (SELECT count(*) AS lines, COALESCE(sum(started), 0) AS started FROM tallies) AS t
 """
 
 
@@ -122,11 +135,13 @@ class DesiredStates:
 
     async def check_limits(self, connection: PooledConnection, owner: UserId, workspace_id: WorkspaceId) -> None:
         """Whether there is a place for this one among the others; with the limits locked."""
-        running = _found(await connection.fetchrow(_COUNT_RUNNING, owner, workspace_id))
-        if running["of_user"] >= self.limits.max_running_per_user:
-            raise Refused(Refusal.USER_LIMIT, self.limits.max_running_per_user)
-        if running["in_all"] >= self.limits.max_running_global:
-            raise Refused(Refusal.GLOBAL_LIMIT, self.limits.max_running_global)
+        limits = self.limits
+        running = _found(await connection.fetchrow(_COUNT_RUNNING, owner, workspace_id, limits.max_running_per_user))
+        if running["of_user"] >= limits.max_running_per_user:
+            raise Refused(Refusal.USER_LIMIT, limits.max_running_per_user)
+        if running["in_all"] >= limits.max_running_global:
+            raise Refused(Refusal.GLOBAL_LIMIT, limits.max_running_global)
+        await take_together(connection, running["lines"])
 
 
 async def _update(connection: PooledConnection, workspace_id: WorkspaceId, desired: DesiredState) -> Workspace:

@@ -72,12 +72,14 @@ WHERE w.error_reason = 'Unreachable' AND w.conditions -> 'policy.healthy' ->> 'r
   AND (n.removed_at IS NOT NULL OR n.lost_at IS NULL)
 """
 
+# Those that sleep go first, in the order of the index.
 _LEAVERS = """
 SELECT id, (desired_state = 'RUNNING' OR phase = 'RUNNING') AS runs FROM workspaces
 WHERE node = $1 AND move_to IS NULL AND operation = 'NONE' AND deleted_at IS NULL
   AND phase IN ('STANDBY', 'RUNNING') AND desired_state IN ('STANDBY', 'RUNNING')
-ORDER BY phase = 'RUNNING', phase_changed_at LIMIT $2 FOR UPDATE SKIP LOCKED
+ORDER BY phase DESC, phase_changed_at LIMIT $2
 """
+_SAY = "UPDATE nodes SET drain_message = $2 WHERE name = $1 AND drain_message IS DISTINCT FROM $2"
 
 # On the way to another node. What is deleted or waits for a person goes nowhere, whatever an older version left there.
 _UNDER_WAY = """
@@ -224,10 +226,14 @@ class Nodes:
 
     async def send_off(self, name: str, at_once: int) -> list[WorkspaceId]:
         """Keep a place elsewhere for the next homes of a drained node, and let them go there."""
+        if not await self.database.fetch(_LEAVERS, name, 1):
+            # It is drained, as a rule: nobody else has to wait for a look at where nothing goes.
+            await self.database.execute(_SAY, name, None)
+            return []
         async with Placements(self.database).deciding() as deciding:
             connection = deciding.connection
             under_way = await connection.fetchval(_UNDER_WAY)
-            leavers = await connection.fetch(_LEAVERS, name, max(0, at_once - under_way))
+            leavers = await connection.fetch(f"{_LEAVERS} FOR UPDATE SKIP LOCKED", name, max(0, at_once - under_way))
             places = await deciding.places()
             chosen, left = spread(places, [row["runs"] for row in leavers], leaving=name)
             ids = [row["id"] for row in leavers[: len(chosen)]]
@@ -238,11 +244,7 @@ class Nodes:
                 chosen,
             )
             message = why_nowhere(left, leaving=name) if len(chosen) < len(leavers) else None
-            await connection.execute(
-                "UPDATE nodes SET drain_message = $2 WHERE name = $1 AND drain_message IS DISTINCT FROM $2",
-                name,
-                message,
-            )
+            await connection.execute(_SAY, name, message)
         return [WorkspaceId(str(id_)) for id_ in ids]
 
 

@@ -7,16 +7,18 @@ from adapters.postgres.catalog import PROGRESS, Entry, to_entry
 from adapters.postgres.database import Database
 from domain.model import Phase, UserId
 
-# One statement, one snapshot: the page and its total agree, also when the page is beyond the end.
+# One statement, one snapshot: the page and its total agree, also when the page is beyond the end. The page is cut by
+# index alone, and only what is on it is read.
 _PAGE = f"""
-WITH matching AS (
+WITH matching AS NOT MATERIALIZED (
     SELECT w.id, w.created_at FROM workspaces w
-    WHERE w.phase <> 'DELETED' AND ($1::text IS NULL OR w.phase = $1) AND ($2::uuid IS NULL OR w.owner_user_id = $2)
+    WHERE w.phase <> 'DELETED' {{filters}}
+), cut AS (
+    SELECT id FROM matching ORDER BY created_at DESC, id LIMIT $1 OFFSET $2
 ), page AS (
     SELECT w.*, {PROGRESS}, u.username
-    FROM matching JOIN workspaces w USING (id) JOIN users u ON u.id = w.owner_user_id
+    FROM cut JOIN workspaces w USING (id) JOIN users u ON u.id = w.owner_user_id
     LEFT JOIN operations o ON o.id = w.op_id
-    ORDER BY w.created_at DESC, w.id LIMIT $3 OFFSET $4
 )
 SELECT * FROM (SELECT count(*) AS total FROM matching) AS counted LEFT JOIN page ON true ORDER BY created_at DESC, id
 """  # noqa: S608 - constant
@@ -51,7 +53,13 @@ class Overview:
         self, *, limit: int, offset: int, phase: Phase | None = None, owner: UserId | None = None
     ) -> tuple[list[OwnedEntry], int]:
         """Newest first. The total counts all that match, not only this page."""
-        rows = await self.database.fetch(_PAGE, phase, owner, limit, offset)
+        arguments: list[object] = [limit, offset]
+        filters = ""
+        for column, wanted in (("phase", phase), ("owner_user_id", owner)):
+            if wanted is not None:
+                arguments.append(wanted)
+                filters += f" AND w.{column} = ${len(arguments)}"
+        rows = await self.database.fetch(_PAGE.format(filters=filters), *arguments)
         items = [OwnedEntry(to_entry(row), row["username"]) for row in rows if row["id"] is not None]
         return items, rows[0]["total"]
 

@@ -8,20 +8,25 @@ from adapters.postgres.actor import acting
 from adapters.postgres.database import Database
 from adapters.postgres.last_access import touch
 from domain.audit import Actor, ActorKind
-from domain.model import WorkspaceId
+from domain.model import DesiredState, WorkspaceId
 from domain.ttl import TtlDefaults
 
-# One statement each: a user's change that commits first makes its row not match any more, so it wins.
+# One statement each: a user's change that commits first is what the row is judged by, so it wins.
 # Those without a TTL of their own are found by index (see 0008_ttl.sql): the tick's cost is what expires.
+# Of those that are RUNNING the index knows only when they were in use at least (see 0017_in_use_at.sql): whoever was
+# used since stays, and is looked at again when a TTL has gone by since then.
 _STANDBY = """
-UPDATE workspaces SET desired_state = 'STANDBY'
+UPDATE workspaces SET in_use_at = last_access_at, desired_state = CASE
+    WHEN GREATEST(last_access_at, phase_changed_at)
+        < now() - $2::interval - make_interval(secs => COALESCE(standby_ttl_seconds, $1))
+    THEN 'STANDBY' ELSE 'RUNNING' END
 WHERE phase = 'RUNNING' AND operation = 'NONE' AND desired_state = 'RUNNING' AND (
     (standby_ttl_seconds IS NULL AND $1 > 0
-     AND GREATEST(last_access_at, phase_changed_at) < now() - $2::interval - make_interval(secs => $1))
+     AND GREATEST(in_use_at, phase_changed_at) < now() - $2::interval - make_interval(secs => $1))
     OR (standby_ttl_seconds > 0
         AND GREATEST(last_access_at, phase_changed_at)
             < now() - $2::interval - make_interval(secs => standby_ttl_seconds)))
-RETURNING id
+RETURNING id, desired_state
 """
 _ARCHIVE = """
 UPDATE workspaces SET desired_state = 'ARCHIVED'
@@ -45,7 +50,7 @@ class Expiry:
             async with self.database.transaction() as connection:
                 seconds = int(self.defaults.standby.total_seconds())
                 rows = await connection.fetch(_STANDBY, seconds, self.defaults.lag)
-        return [WorkspaceId(str(row["id"])) for row in rows]
+        return [WorkspaceId(str(row["id"])) for row in rows if row["desired_state"] == DesiredState.STANDBY]
 
     async def expire_standby(self) -> list[WorkspaceId]:
         with acting(Actor(ActorKind.TTL, reason="in STANDBY for longer than its archive TTL")):

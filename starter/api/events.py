@@ -26,7 +26,6 @@ router = APIRouter(prefix="/api/v1", tags=["events"])
 
 HEARTBEAT_SECONDS = 30.0
 _SLOW_SECONDS = 30.0
-_PAGE = 200
 # A change has the time at which it was made: one that commits late is older than what was already sent.
 _OVERLAP = timedelta(seconds=10)
 _NEVER, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -143,13 +142,9 @@ class EventStream(Response):
     async def _everything(self) -> AsyncIterator[bytes]:
         """The current state, and what is no more."""
         current: set[WorkspaceId] = set()
-        offset, total = 0, 1
-        while offset < total:
-            page = await self.catalog.page(self.screen.user_id, limit=_PAGE, offset=offset)
-            offset, total = offset + _PAGE, page.total
-            for entry in page.items:
-                current.add(entry.workspace.id)
-                yield self._state(entry.workspace.id, Shown(entry))
+        async for entry in self.catalog.everything(self.screen.user_id):
+            current.add(entry.workspace.id)
+            yield self._state(entry.workspace.id, Shown(entry))
         gone = self._known - current
         if self.since is not None:
             gone |= set(await self.catalog.deleted_since(self.screen.user_id, self.since - _OVERLAP))

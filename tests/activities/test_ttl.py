@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -17,27 +17,9 @@ from adapters.redis.activity import KEY, ActivityLog
 from domain.limits import Limits
 from domain.model import DesiredState, Phase, WorkspaceId
 from domain.ttl import TtlDefaults
-from workflows.client import TemporalUnavailable
 
 DEFAULTS = TtlDefaults(timedelta(seconds=600), timedelta(seconds=1800), timedelta(seconds=30))
 MINUTE = timedelta(minutes=1)
-
-
-class Wakes:
-    """Notes who is woken; Temporal itself is not what these tests are about."""
-
-    def __init__(self, *, away: bool = False) -> None:
-        self.woken: list[WorkspaceId] = []
-        self.away = away
-
-    async def wake(self, workspace_id: WorkspaceId) -> None:
-        if self.away:
-            raise TemporalUnavailable("away")
-        self.woken.append(workspace_id)
-
-    async def wake_all(self, workspaces: Iterable[WorkspaceId]) -> None:
-        for workspace_id in workspaces:
-            await self.wake(workspace_id)
 
 
 @pytest.fixture
@@ -47,8 +29,8 @@ async def redis(redis_url: str) -> AsyncIterator[Redis]:
     await client.aclose()
 
 
-def runner(database: Database, redis: Redis, wakes: Wakes | None = None) -> TtlRunner:
-    return TtlRunner(Expiry(database, DEFAULTS), ActivityLog(redis), wakes or Wakes())  # type: ignore[arg-type]
+def runner(database: Database, redis: Redis) -> TtlRunner:
+    return TtlRunner(Expiry(database, DEFAULTS), ActivityLog(redis))
 
 
 async def workspace(
@@ -95,15 +77,13 @@ async def test_idle_goes_down_and_active_stays(database: Database, redis: Redis)
     fresh = await workspace(database, since=5 * MINUTE, accessed=100 * MINUTE)
     standby = await workspace(database, Phase.STANDBY, since=31 * MINUTE)
     young = await workspace(database, Phase.STANDBY, since=29 * MINUTE)
-    wakes = Wakes()
-    report = await runner(database, redis, wakes).tick()
+    report = await runner(database, redis).tick()
     assert (report.standby, report.archived) == (1, 1)
     assert await desired(database, idle) == "STANDBY"
     assert await desired(database, active) == "RUNNING"
     assert await desired(database, fresh) == "RUNNING", "woken after a long standby, with an old last_access_at"
     assert await desired(database, standby) == "ARCHIVED"
     assert await desired(database, young) == "STANDBY"
-    assert set(wakes.woken) == {idle, standby}
 
 
 async def test_only_desired_state_changes_and_only_at_rest(database: Database, redis: Redis) -> None:
@@ -180,10 +160,38 @@ async def test_redis_unknown_puts_nobody_to_sleep(database: Database) -> None:
     assert await desired(database, standby) == "ARCHIVED"
 
 
-async def test_temporal_away_does_not_lose_the_expiry(database: Database, redis: Redis) -> None:
-    idle = await workspace(database)
-    await runner(database, redis, Wakes(away=True)).tick()
-    assert await desired(database, idle) == "STANDBY"
+async def test_one_that_stays_in_use_is_looked_at_once_in_a_ttl(database: Database, redis: Redis) -> None:
+    """What was noted of it is what the next tick goes by: it is not written again until a TTL has gone by, and sleeps
+    when it has not been used for one."""
+    used = await workspace(database, accessed=5 * MINUTE)
+    noted = "SELECT in_use_at, xmin::text AS version FROM workspaces"
+    await runner(database, redis).tick()
+    first = await database.fetchrow(noted)
+    assert first
+    assert first["in_use_at"] == await database.fetchval("SELECT last_access_at FROM workspaces")
+    await runner(database, redis).tick()
+    assert await database.fetchrow(noted) == first, "written though nothing is new"
+    await ActivityLog(redis).record({used: datetime.now(UTC) - MINUTE})
+    await runner(database, redis).tick()
+    assert await database.fetchval("SELECT in_use_at FROM workspaces") == first["in_use_at"]
+
+    past = "UPDATE workspaces SET last_access_at = now() - $1::interval, in_use_at = now() - $2::interval"
+    await database.execute(past, 5 * MINUTE, 15 * MINUTE)
+    await runner(database, redis).tick()
+    assert await desired(database, used) == "RUNNING"
+    await database.execute(past, 12 * MINUTE, 15 * MINUTE)
+    await runner(database, redis).tick()
+    assert await desired(database, used) == "STANDBY"
+
+
+async def test_whoever_takes_the_last_access_back_is_heard(database: Database, redis: Redis) -> None:
+    """By hand: codehub itself never does."""
+    used = await workspace(database, accessed=MINUTE)
+    await runner(database, redis).tick()
+    assert await database.fetchval("SELECT in_use_at IS NOT NULL FROM workspaces")
+    await database.execute("UPDATE workspaces SET last_access_at = now() - interval '1 day'")
+    await runner(database, redis).tick()
+    assert await desired(database, used) == "STANDBY"
 
 
 @pytest.mark.parametrize("races", [60, pytest.param(1000, marks=pytest.mark.full)])

@@ -86,7 +86,7 @@ class TtlWorld:
         log = ActivityLog(self.redis)
         await log.record({self.made["used"]: datetime.now(UTC) - ttl.MINUTE})
         expiry = cases.wrap("expiry", Expiry(self.database, ttl.DEFAULTS))
-        runner = TtlRunner(expiry, cases.wrap("activity", log), cases.wrap("waker", ttl.Wakes()))  # type: ignore[arg-type]
+        runner = TtlRunner(expiry, cases.wrap("activity", log))
         return runner.tick
 
     async def snapshot(self) -> Any:
