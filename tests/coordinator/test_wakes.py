@@ -45,7 +45,7 @@ async def _until_woken(sent: RecordedWakes, *expected: WorkspaceId) -> None:
 
 
 def _rescued() -> float:
-    return WAKES_RESCUED._value.get()
+    return float(WAKES_RESCUED._value.get())
 
 
 async def test_what_nobody_else_wakes_is_woken_at_once(database: Database) -> None:
