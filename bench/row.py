@@ -80,7 +80,8 @@ class Row:
 
 def figure(value: float) -> str:
     """Three digits that count, and no powers of ten."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    rounded = float(f"{value:.3g}")
+    return f"{value:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.9f}".rstrip("0").rstrip(".")
 
 
 def show(rows: Sequence[Row]) -> None:

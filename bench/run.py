@@ -19,6 +19,12 @@ from bench.sizes import Sizes
 
 Work = Callable[[Any, Part, Sizes], Awaitable[None]]
 
+OUT_OF_TIME = "out of time"
+
+
+class OutOfTime(Exception):
+    """Nothing more is begun."""
+
 
 @dataclass(frozen=True)
 class World:
@@ -67,16 +73,17 @@ class Run:
         """The others go on where one fails; where the world itself does, all that is left in it is not measured."""
         left = list(parts)
         try:
+            self._require_time()
             async with world.opened(self.sizes) as opened:
                 for name, work in parts.items():
+                    self._require_time()
                     await self._run(name, opened, work)
                     left.remove(name)
+        except OutOfTime:
+            self._not_measured(left, OUT_OF_TIME)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and the next world can be measured
             traceback.print_exc()
-            for name in left:
-                part = Part.begun(name)
-                part.failed(_told(error))
-                self._keep(part)
+            self._not_measured(left, _told(error))
 
     async def _run(self, name: str, opened: object, work: Work) -> None:
         print(f"— {name}", flush=True)
@@ -88,11 +95,21 @@ class Run:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and the next part can be measured
             if not timeout.expired():
                 traceback.print_exc()
-            part.failed("out of time" if timeout.expired() else _told(error))
+            part.failed(OUT_OF_TIME if timeout.expired() else _told(error))
         part.seconds = time.monotonic() - began
         show(part.rows)
         print(f"— {name}: {part.seconds:.0f} s", flush=True)
         self._keep(part)
+
+    def _require_time(self) -> None:
+        if self.seconds is not None and time.monotonic() - self._began >= self.seconds:
+            raise OutOfTime
+
+    def _not_measured(self, names: Sequence[str], why: str) -> None:
+        for name in names:
+            part = Part.begun(name)
+            part.failed(why)
+            self._keep(part)
 
     def _keep(self, part: Part) -> None:
         self.ended.append(part)
