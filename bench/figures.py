@@ -48,7 +48,7 @@ MEASURED: Mapping[str, Measured] = {
         "transitions of one pair", "/s", "scale", storm.RATE.format(count=_COUNT), lambda row: row.value
     ),
     "transition_ms": Measured(
-        "one transition alone", "ms", "scale", scale.TRANSITION.format(size=PLAIN.fleet[-1]), lambda row: row.value
+        "one transition alone", "ms", "scale", scale.TRANSITION.format(size=PLAIN.fleet), lambda row: row.value
     ),
     "start_rate": Measured(
         "starts of one node",

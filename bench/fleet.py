@@ -19,9 +19,11 @@ from bench.installation import MANY, Simulation
 from bench.memory_worker import STARTED
 from domain.limits import Limits
 from domain.model import DesiredState, WorkspaceId
+from domain.naming import DEFAULT_NODE
 from settings import load_settings
 from workflows.client import TemporalAddress, Waker
 from workflows.client import connect as connect_temporal
+from workflows.messages import WORKSPACE_WORKFLOW
 
 RUNNING_SHARE = 10
 """One in so many is RUNNING, the others are STANDBY."""
@@ -32,6 +34,16 @@ _MAKE = """
 INSERT INTO workspaces (id, owner_user_id, name, image_ref, desired_state, node)
 SELECT id, $3, id::text, 'none', wanted, $4 FROM unnest($1::uuid[], $2::text[]) AS new (id, wanted)
 """
+_COPY = """
+INSERT INTO workspaces (id, owner_user_id, name, image_ref, desired_state, phase, conditions, observed_at, home_ctx,
+                        endpoint, node)
+SELECT new.id, $3, new.id::text, one.image_ref, one.desired_state, one.phase, one.conditions, now(), one.home_ctx,
+       one.endpoint, $4
+FROM unnest($1::uuid[], $2::text[]) AS new (id, wanted) JOIN (
+    SELECT DISTINCT ON (phase) * FROM workspaces
+    WHERE owner_user_id = $3 AND operation = 'NONE' AND phase = desired_state
+) AS one ON one.phase = new.wanted
+"""
 _WANT = "UPDATE workspaces SET desired_state = $2 WHERE id = ANY($1::uuid[])"
 _UNSETTLED = """
 SELECT count(*) FROM workspaces WHERE id = ANY($1::uuid[]) AND (operation <> 'NONE' OR phase <> desired_state)
@@ -40,6 +52,12 @@ _ENDED = """
 SELECT extract(epoch FROM max(finished_at) - $2::timestamptz)::float8 AS seconds FROM operations
 WHERE workspace_id = ANY($1::uuid[]) AND finished_at > $2 GROUP BY workspace_id
 """
+
+
+_ASLEEP = (
+    f"WorkflowType = '{WORKSPACE_WORKFLOW}' AND ExecutionStatus = 'Running'"
+    " AND (Phase = 'STANDBY' OR Phase = 'RUNNING')"
+)
 
 
 @dataclass
@@ -64,25 +82,44 @@ class Fleet:
     def size(self) -> int:
         return len(self._order)
 
-    async def grow(self, size: int, node: str | None = None) -> float:
-        """To `size` workspaces at rest, the new ones on that node; returns how long that took."""
-        new = [WorkspaceId(str(uuid4())) for _ in range(size - self.size)]
-        wanted = [
-            DesiredState.RUNNING if number % RUNNING_SHARE == 0 else DesiredState.STANDBY for number in range(len(new))
-        ]
+    async def make(self, count: int, node: str | None = None) -> float:
+        """As people do, all at once, and until they are at rest; returns how long that took."""
+        new, wanted = _new(count)
         began = time.monotonic()
         await self.database.execute(_MAKE, new, wanted, self.owner, node)
         await self.waker.wake_all(new)
         self.used(new)
-        await self.settle(new, _SECONDS + len(new) / 10)
+        await self.settle(new)
         return time.monotonic() - began
 
-    async def settle(self, workspaces: list[WorkspaceId], seconds: float = _SECONDS) -> None:
+    async def copy(self, count: int, node: str = DEFAULT_NODE) -> list[WorkspaceId]:
+        """Rows at rest, as those are that were made. Each still has to be put to sleep. Nobody may watch the node
+        meanwhile: its engine hears of them when its worker starts."""
+        new, wanted = _new(count)
+        await self.database.execute(_COPY, new, wanted, self.owner, node)
+        return new
+
+    async def put_to_sleep(self, workspaces: list[WorkspaceId]) -> None:
+        """Until the workflow of each has looked at it, and has found nothing to do."""
+        wanted = len(workspaces) + await self._asleep()
+        await self.waker.wake_all(workspaces)
+        self.used(workspaces)
+        deadline = time.monotonic() + _SECONDS
+        while (asleep := await self._asleep()) < wanted:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{wanted - asleep} workflows have not begun after {_SECONDS:.0f} s")
+            await asyncio.sleep(0.2)
+
+    async def _asleep(self) -> int:
+        """The first look shows the phase."""
+        return (await self.client.count_workflows(_ASLEEP)).count
+
+    async def settle(self, workspaces: list[WorkspaceId]) -> None:
         """Until each of these is where it is wanted."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + _SECONDS
         while left := await self.database.fetchval(_UNSETTLED, workspaces):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{left} workspaces are still on their way after {seconds:.0f} s")
+                raise TimeoutError(f"{left} workspaces are still on their way after {_SECONDS:.0f} s")
             await asyncio.sleep(0.1)
 
     async def go(self, workspace: WorkspaceId, desired: DesiredState) -> float:
@@ -151,6 +188,12 @@ class Fleet:
 
     def _some(self, among: list[WorkspaceId], count: int) -> list[WorkspaceId]:
         return self.dice.sample(among, min(count, len(among)))
+
+
+def _new(count: int) -> tuple[list[WorkspaceId], list[DesiredState]]:
+    """And where each should be."""
+    ids = [WorkspaceId(str(uuid4())) for _ in range(count)]
+    return ids, [DesiredState.STANDBY if number % RUNNING_SHARE else DesiredState.RUNNING for number in range(count)]
 
 
 @asynccontextmanager

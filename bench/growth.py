@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,3 +88,13 @@ class Growth:
                 for what, one in body.items()
             }
         )
+
+
+def merged(growths: Iterable[Growth]) -> dict[str, Curve]:
+    """By their names: parts that measure the same cost at different sizes make one curve. Of one size, the last."""
+    found: dict[str, Curve] = {}
+    for growth in growths:
+        for what, curve in growth:
+            former = found.get(what)
+            found[what] = Curve(curve.unit, curve.each, {**(former.points if former else {}), **curve.points})
+    return found

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.fleet import Fleet
@@ -60,31 +60,21 @@ class Look:
         return self.cpu * 100 * size / _LOOK_INTERVAL
 
 
-@dataclass
-class Idle:
-    part: Part
-    sizes: Sizes
-    rests: dict[int, float] = field(default_factory=dict)
-    """Percent of a core that each size took."""
-
-    async def measure(self, fleet: Fleet, *, last: bool) -> None:
-        """Long enough for each of the clocks: sweeps, ticks of TTL and the census. Too short for the look that each
-        workflow takes by its own timer about once an hour: what such a look costs is measured apart, and added.
-        """
-        await asyncio.sleep(self.sizes.quiet_seconds)
-        idle = await spell(fleet, self.sizes.last_idle_seconds if last else self.sizes.idle_seconds)
-        self.rests[fleet.size] = sum(idle.cores.values())
-        growth, minutes = self.part.growth, idle.seconds / 60
-        growth.add("idle: memory", fleet.size, sum(idle.memory.values()), "MB")
-        growth.add("idle: databases", fleet.size, idle.stored / _MB, "MB")
-        growth.add("idle: growth of the databases", fleet.size, idle.grown / _KB / minutes, "KB/min")
-        growth.add("idle: WAL of PostgreSQL", fleet.size, idle.wal / _KB / minutes, "KB/min")
-        if not last:
-            return
-        look = await _look(fleet, idle, self.sizes.looks)
-        for size, rest in self.rests.items():
-            growth.add("idle: CPU", size, rest + look.cores(size), "% of a core")
-        self.part.add(*_rows(fleet.size, idle, look))
+async def measure(fleet: Fleet, part: Part, sizes: Sizes, seconds: float, *, rows: bool) -> None:
+    """`seconds` are enough for each of the clocks: sweeps, ticks of TTL and the census. They are too few for the look
+    that each workflow takes by its own timer about once an hour: what such a look costs is measured apart, and added.
+    """
+    await asyncio.sleep(sizes.quiet_seconds)
+    idle = await spell(fleet, seconds)
+    look = await _look(fleet, idle, sizes.looks)
+    growth, size, minutes = part.growth, fleet.size, idle.seconds / 60
+    growth.add("idle: CPU", size, sum(idle.cores.values()) + look.cores(size), "% of a core")
+    growth.add("idle: memory", size, sum(idle.memory.values()), "MB")
+    growth.add("idle: databases", size, idle.stored / _MB, "MB")
+    growth.add("idle: growth of the databases", size, idle.grown / _KB / minutes, "KB/min")
+    growth.add("idle: WAL of PostgreSQL", size, idle.wal / _KB / minutes, "KB/min")
+    if rows:
+        part.add(*_rows(size, idle, look))
 
 
 def _rows(size: int, idle: Spell, look: Look) -> list[Row]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from adapters.postgres.database import Database
-from bench.fleet import Fleet, fleet
+from bench.fleet import RUNNING_SHARE, Fleet, fleet
 from bench.installation import Simulation
 from bench.part import Part
 from bench.row import Row, figure, quantile
@@ -29,39 +29,40 @@ SELECT count(*) FROM workspaces WHERE node = $1 AND NOT (phase = 'ERROR' AND err
 _NOT_HEALED = """
 SELECT count(*) FROM workspaces WHERE node = $1 AND (operation <> 'NONE' OR phase <> desired_state)
 """
-_REGISTERED = "SELECT count(*) FROM nodes WHERE name = ANY($1::text[])"
+_UNREGISTERED = "SELECT 1 - count(*) FROM nodes WHERE name = $1"
 
 
 async def run(simulation: Simulation, part: Part, sizes: Sizes) -> None:
-    await simulation.add_node(NODE)
+    await _lost_and_healed(simulation, part, sizes.lost, rows=True)
+
+
+async def smaller(simulation: Simulation, part: Part, sizes: Sizes) -> None:
+    """The same with fewer homes, for the curves."""
+    await _lost_and_healed(simulation, part, sizes.fewer_lost, rows=False)
+
+
+async def _lost_and_healed(simulation: Simulation, part: Part, size: int, *, rows: bool) -> None:
     async with fleet(simulation) as workspaces:
-        await _until(workspaces.database, f"SELECT 2 - ({_REGISTERED})", [DEFAULT_NODE, NODE])
-        # One that others use meanwhile.
-        await workspaces.grow(1, DEFAULT_NODE)
+        await workspaces.make(RUNNING_SHARE, DEFAULT_NODE)
         bystander = (await workspaces.at_rest(DesiredState.RUNNING, 1))[0]
-        for size in sizes.lost:
-            print(f"  {size:,} homes on a node", flush=True)
-            await workspaces.grow(size + 1, NODE)
-            await _lost_and_healed(workspaces, part, bystander, last=size == sizes.lost[-1])
-
-
-async def _lost_and_healed(workspaces: Fleet, part: Part, bystander: WorkspaceId, *, last: bool) -> None:
-    size = workspaces.size - 1
-    async with _used(workspaces, bystander) as used:
-        began = time.monotonic()
-        await _kill(workspaces.simulation)
-        lost = await _until(workspaces.database, _REACHABLE, NODE) - began
-        again = time.monotonic()
-        await workspaces.simulation.stack.supervisor.resume(WORKER)
-        healed = await _until(workspaces.database, _NOT_HEALED, NODE) - again
+        homes = await workspaces.copy(size, NODE)
+        await simulation.add_node(NODE)
+        await _until(workspaces.database, _UNREGISTERED, NODE)
+        await workspaces.put_to_sleep(homes)
+        async with _used(workspaces, bystander) as used:
+            began = time.monotonic()
+            await _kill(simulation)
+            lost = await _until(workspaces.database, _REACHABLE, NODE) - began
+            again = time.monotonic()
+            await simulation.stack.supervisor.resume(WORKER)
+            healed = await _until(workspaces.database, _NOT_HEALED, NODE) - again
     part.growth.add("node gone → all of its homes Unreachable", size, lost, "s")
     part.growth.add("node back → all of its homes healed", size, healed, "s")
-    if last:
-        name, usual = f"{size:,} homes", quantile(used, 50)
-        note = f"p50 {figure(usual)} ms of {len(used)}; no-op, while the node is lost and heals"
+    if rows:
+        note = f"p50 {figure(quantile(used, 50))} ms of {len(used)}; no-op, while the node is lost and heals"
         part.add(
-            Row(f"node gone → its {name} Unreachable", [lost], goal=LOST_SECONDS, note="kill -9 of its worker"),
-            Row(f"node back → its {name} healed", [healed], goal=HEALED_SECONDS, note="its worker's start included"),
+            Row(f"node gone → its {size:,} homes Unreachable", [lost], goal=LOST_SECONDS, note="kill -9 of its worker"),
+            Row(f"node back → its {size:,} homes healed", [healed], goal=HEALED_SECONDS, note="its start is in it"),
             Row("transition on another node meanwhile, p99", [quantile(used, 99)], unit="ms", note=note),
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.growth import Curve
+from bench.growth import Curve, merged
 from bench.part import Part
 from bench.picture import picture
 from bench.results import Results
@@ -30,7 +30,7 @@ class Report:
         self.write(self.results.load())
 
     def write(self, parts: Mapping[str, Part]) -> None:
-        curves = {what: curve for part in parts.values() for what, curve in part.growth}
+        curves = merged(part.growth for part in parts.values())
         if curves:
             drawn = self.path.parent / PICTURE
             drawn.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,9 @@ def _body(parts: Iterable[Part], curves: Mapping[str, Curve]) -> str:
     lines = [_summary(parts), ""]
     for part in parts:
         told = f"{part.date}, {part.machine}, commit {part.commit}, {part.seconds:.0f} s"
-        lines += [f"**{part.name}**: {told}.", "", *_table(HEADINGS, (row.cells() for row in part.rows)), ""]
+        lines += [f"**{part.name}**: {told}.", ""]
+        if part.rows:
+            lines += [*_table(HEADINGS, (row.cells() for row in part.rows)), ""]
     if curves:
         lines += ["## Growth", "", *_growth(curves), "", f"![How costs grow]({PICTURE})"]
     return "\n".join(lines) + "\n"

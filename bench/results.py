@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bench.part import Part
 
-ORDER = ("transitions", "archive", "events", "tables", "scale", "nodes", "proxy")
+ORDER = ("transitions", "archive", "events", "tables", "scale", "proxy", "nodes", "growth")
+"""Of the tables."""
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from bench import archive, events, nodes, proxy, scale, tables, transitions
+from bench import archive, events, nodes, proxy, scale, smaller, tables, transitions
 from bench.installation import installed, simulated
 from bench.part import Part
 from bench.report import Report
 from bench.results import Results
-from bench.row import show
+from bench.row import figure, show
 from bench.sizes import Sizes
 
 Work = Callable[[Any, Part, Sizes], Awaitable[None]]
@@ -41,9 +41,11 @@ async def _nothing(_: Sizes) -> AsyncIterator[None]:
 
 WORLDS = (
     World(lambda _: installed(), MappingProxyType({"transitions": transitions.run, "archive": archive.run})),
+    World(_nothing, MappingProxyType({"proxy": proxy.run})),
+    # What takes longest comes last: where the time is over, the least is lost.
     World(simulated, MappingProxyType({"events": events.run, "tables": tables.run, "scale": scale.run})),
     World(simulated, MappingProxyType({"nodes": nodes.run})),
-    World(_nothing, MappingProxyType({"proxy": proxy.run})),
+    World(simulated, MappingProxyType({"growth": smaller.run})),
 )
 
 
@@ -64,7 +66,8 @@ class Run:
             chosen = {name: work for name, work in world.parts.items() if name in names}
             if chosen:
                 await self._in(world, chosen)
-        show([row for part in self.ended for row in part.rows])
+        if len(self.ended) > 1:
+            show([row for part in self.ended for row in part.rows])
         spent = ", ".join(f"{part.name} {part.seconds:.0f}" for part in self.ended)
         print(f"{time.monotonic() - self._began:.0f} s in all ({spent}); kept in {self.results.path}")
         return all(part.whole for part in self.ended)
@@ -97,8 +100,7 @@ class Run:
                 traceback.print_exc()
             part.failed(OUT_OF_TIME if timeout.expired() else _told(error))
         part.seconds = time.monotonic() - began
-        show(part.rows)
-        print(f"— {name}: {part.seconds:.0f} s", flush=True)
+        _tell(part)
         self._keep(part)
 
     def _require_time(self) -> None:
@@ -116,6 +118,15 @@ class Run:
         self.results.keep(part)
         if self.report:
             self.report.keep(part)
+
+
+def _tell(part: Part) -> None:
+    if part.rows:
+        show(part.rows)
+    for what, curve in part.growth:
+        points = ", ".join(f"{size:,}: {figure(value)}" for size, value in sorted(curve.points.items()))
+        print(f"  {what}, {curve.unit}: {points}{' (superlinear)' if curve.superlinear else ''}")
+    print(f"— {part.name}: {part.seconds:.0f} s", flush=True)
 
 
 def _told(error: Exception) -> str:

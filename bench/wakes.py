@@ -19,21 +19,21 @@ _ROUNDS = 3
 Choose = Callable[[int], Awaitable[list[WorkspaceId]]]
 
 
-async def measure(fleet: Fleet, part: Part, sizes: Sizes, *, last: bool) -> None:
-    """Any of them at each size; in the end also those that the worker has in its cache, those that it has to replay,
-    and those of which it has to replay as much as there can be.
+async def measure(fleet: Fleet, part: Part, sizes: Sizes, *, rows: bool) -> None:
+    """Any of them; with `rows` also those that the worker has in its cache, those that it has to replay, and those of
+    which it has to replay as much as there can be.
     """
     standby = DesiredState.STANDBY
     name, count = f"wake with {fleet.size:,} idle", sizes.wakes
-    rounds = await _rounds(fleet, lambda number: fleet.at_rest(standby, number), count, _ROUNDS if last else 1)
+    rounds = await _rounds(fleet, lambda number: fleet.at_rest(standby, number), count, _ROUNDS if rows else 1)
     part.growth.add("wake, p50", fleet.size, statistics.median(one for taken in rounds for one in taken), each=True)
-    if not last:
+    if not rows:
         return
     part.add(_row(f"{name}, any of them", rounds, 300))
-    cached = await _rounds(fleet, lambda number: fleet.in_cache(standby, number), count // 2, _ROUNDS)
+    cached = await _rounds(fleet, lambda number: fleet.in_cache(standby, number), count * 3 // 4, _ROUNDS)
     part.add(_row(f"{name}, in the worker's cache", cached))
     if await fleet.not_in_cache(standby, 1):
-        replayed = await _rounds(fleet, lambda number: fleet.not_in_cache(standby, number), count // 2, _ROUNDS)
+        replayed = await _rounds(fleet, lambda number: fleet.not_in_cache(standby, number), count * 3 // 4, _ROUNDS)
         part.add(_row(f"{name}, not in its cache", replayed, 300))
         taken = await _woken(fleet, sorted(fleet.reserved))
         part.add(_row(f"{name}, not in its cache, history of {_LONG} to {HISTORY_LIMIT} events", [taken], 300))
