@@ -2,66 +2,61 @@
 
 import argparse
 import asyncio
-import os
-import time
-from collections.abc import Awaitable, Callable
+import logging
+import sys
 from pathlib import Path
 
-from bench import archive, events, proxy, scale, tables, transitions
-from bench.growth import Growth
-from bench.installation import Installation, Simulation, installed, simulated
+import structlog
+
 from bench.report import Report
-from bench.row import Row, save, show
+from bench.results import ORDER, Results
+from bench.run import Run
+from bench.sizes import FULL, PLAIN, TINY
 
-ON_AN_ENGINE: dict[str, Callable[[Installation], Awaitable[list[Row]]]] = {
-    "transitions": transitions.run,
-    "archive": archive.run,
-}
-IN_MEMORY: dict[str, Callable[[Simulation, Growth], Awaitable[list[Row]]]] = {
-    "events": events.run,
-    "tables": tables.run,
-    "scale": scale.run,
-}
-ALONE: dict[str, Callable[[], Awaitable[list[Row]]]] = {"proxy": proxy.run}
-NAMES = [*ON_AN_ENGINE, *IN_MEMORY, *ALONE]
 RESULTS = Path(".cache/bench.json")
+TRIED = Path(".cache/bench-tiny.json")
+MINUTES = 15.0
+MORE = ("nodes", "growth")
+"""Parts for which there is no time beside the others."""
+EPILOG = f"""
+Each part is kept in {RESULTS} as soon as it has ended, beside the last of the others: a long run can be made in
+pieces. The exit code is 1 where anything could not be measured; goals that are not met are not that.
+"""
 
 
-async def main(names: list[str], docs: Path | None) -> None:
-    began, growth = time.monotonic(), Growth()
-    rows: list[Row] = []
-    if chosen := [name for name in ON_AN_ENGINE if name in names]:
-        async with installed() as installation:
-            for name in chosen:
-                rows += await _told(name, ON_AN_ENGINE[name](installation))
-    if chosen := [name for name in IN_MEMORY if name in names]:
-        async with simulated() as simulation:
-            for name in chosen:
-                rows += await _told(name, IN_MEMORY[name](simulation, growth))
-    for name in [name for name in ALONE if name in names]:
-        rows += await _told(name, ALONE[name]())
-    show(rows)
-    save(rows, RESULTS)
-    print(f"{time.monotonic() - began:.0f} s; also in {RESULTS}")
-    if docs:
-        command = "make bench" if names == NAMES else f"python -m bench {' '.join(names)}"
-        Report(rows, growth, time.monotonic() - began, command).write(docs)
-        print(f"and in {docs}")
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, epilog=EPILOG)
+    parser.add_argument("names", nargs="*", choices=[*ORDER, []], metavar="part", help=_help())
+    parser.add_argument("--docs", type=Path, help="also write them there, e.g. docs/performance.md")
+    parser.add_argument(
+        "--minutes", type=float, default=MINUTES, help=f"what has not ended by then is not measured ({MINUTES:g})"
+    )
+    much = parser.add_mutually_exclusive_group()
+    much.add_argument(
+        "--full",
+        action="store_true",
+        help=f"also what does not fit into the time, which is not limited then: {', '.join(MORE)}, an archive of 5 GB",
+    )
+    much.add_argument("--tiny", action="store_true", help=f"to try the benchmarks themselves; kept in {TRIED}")
+    given = parser.parse_args()
+    if given.tiny and given.docs:
+        parser.error("figures of --tiny mean nothing: they are not for --docs")
+    # The table is what is to be read.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    sizes = FULL if given.full else TINY if given.tiny else PLAIN
+    run = Run(
+        sizes,
+        Results(TRIED if given.tiny else RESULTS),
+        Report(given.docs) if given.docs else None,
+        None if given.full else given.minutes * 60,
+    )
+    whole = asyncio.run(run.parts(given.names or [name for name in ORDER if given.full or name not in MORE]))
+    return 0 if whole else 1
 
 
-async def _told(name: str, work: Awaitable[list[Row]]) -> list[Row]:
-    print(f"— {name}", flush=True)
-    rows = await work
-    show(rows)
-    return rows
+def _help() -> str:
+    return f"{', '.join(name for name in ORDER if name not in MORE)}; and if they are named: {', '.join(MORE)}"
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="name", help=", ".join(NAMES))
-    parser.add_argument("--docs", type=Path, help="also write them there, e.g. docs/performance.md")
-    parser.add_argument("--full", action="store_true", help="also what takes minutes: archives of 2 and 5 GB")
-    given = parser.parse_args()
-    if given.full:
-        os.environ[archive.FULL] = "1"
-    asyncio.run(main(given.names or NAMES, given.docs))
+    sys.exit(main())

@@ -1,10 +1,11 @@
 """Archive and restore against the same work by plain tools on the same volume in the same run."""
 
 import asyncio
+import functools
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,22 @@ from boto3.s3.transfer import TransferConfig  # type: ignore[import-untyped]
 
 from adapters.s3.client import S3Config, open_client
 from bench.installation import Installation
+from bench.part import Part
 from bench.row import Row
+from bench.sizes import Sizes
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
 
 MIB = 1024 * 1024
-FULL = "BENCH_FULL"
-"""In the environment: also what takes minutes."""
+RESTORE = "restore, {home}"
+LARGE = 1000
+"""MB. From here on a home says something about the worker's memory, too."""
+
+
+def mixed(megabytes: int) -> str:
+    """What such a home is called."""
+    return f"{megabytes} MB mixed" if megabytes < LARGE else f"{megabytes / 1000:g} GB mixed"
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,7 @@ class Case:
     name: str
     fill: Callable[[Path], None]
     rounds: int
+    large: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,49 +48,79 @@ class Floor:
     removal: float
 
 
-async def run(installation: Installation) -> list[Row]:
-    cases = [Case("200 MB mixed", lambda home: _mixed(home, 200), 3), Case("50,000 small files", _small, 2)]
-    if FULL in os.environ:
-        cases.append(Case("2 GB mixed", lambda home: _mixed(home, 2000), 1))
-    rows = [row for case in cases for row in await _measure(installation, case)]
-    if FULL in os.environ:
-        rows += await _memory(installation)
-    return rows
+@dataclass
+class Samples:
+    """Of each round. Seconds, and for memory MB."""
+
+    floors: list[Floor] = field(default_factory=list)
+    stored: list[float] = field(default_factory=list)
+    archived: list[float] = field(default_factory=list)
+    restored: list[float] = field(default_factory=list)
+    archiving: list[float] = field(default_factory=list)
+    restoring: list[float] = field(default_factory=list)
+
+
+async def run(installation: Installation, part: Part, sizes: Sizes) -> None:
+    small = Case(f"{sizes.small_files:,} small files", lambda home: _small(home, sizes.small_files), 1)
+    for size, rounds in sizes.homes:
+        fill = functools.partial(_mixed, megabytes=size)
+        part.add(*await _measure(installation, Case(mixed(size), fill, rounds, size >= LARGE)))
+    part.add(*await _measure(installation, small))
+    if sizes.memory_of is None:
+        return
+    workspace = await _filled(installation, lambda home: _mixed(home, sizes.memory_of or 0, random_part=0.2))
+    taken = Samples()
+    await _there_and_back(installation, workspace, taken)
+    await installation.delete(workspace)
+    part.add(*_memory(mixed(sizes.memory_of), taken))
 
 
 async def _measure(installation: Installation, case: Case) -> list[Row]:
-    """Ours and the floor by turns, so that both meet the same machine."""
+    """Ours and the floor by turns, so that both meet the same machine; each of them first in every other round."""
     workspace = await _filled(installation, case.fill)
-    floors, stored, out, back = [], [], [], []
-    for _ in range(case.rounds):
-        floors.append(await _floor(installation, _home(installation, workspace)))
-        taken = await _archived(installation, workspace)
-        stored.append(taken[0])
-        out.append(taken[1])
-        back.append(await _go(installation, workspace, "STANDBY"))
+    taken = Samples()
+    for number in range(case.rounds):
+        if number % 2:
+            await _there_and_back(installation, workspace, taken)
+        taken.floors.append(await _floor(installation, _home(installation, workspace)))
+        if not number % 2:
+            await _there_and_back(installation, workspace, taken)
     await installation.delete(workspace)
-    upload, download = [floor.upload for floor in floors], [floor.download for floor in floors]
-    both = [floor.upload + floor.removal for floor in floors]
+    upload, download = [floor.upload for floor in taken.floors], [floor.download for floor in taken.floors]
+    both = [floor.upload + floor.removal for floor in taken.floors]
+    packing, name = "tar | zstd -T0 -3 | upload", case.name
     return [
-        Row(f"archive, {case.name}: stored and verified", stored, upload, 1.3, note="tar | zstd -T0 -3 | upload"),
-        Row(f"archive, {case.name}: volume removed, too", out, both, 1.3, note="the same, then rm -rf"),
-        Row(f"restore, {case.name}", back, download, 1.4, note="download | zstd -d | tar x"),
+        Row(f"archive, {name}: stored and verified", taken.stored, upload, 1.3, note=packing),
+        Row(f"archive, {name}: volume removed, too", taken.archived, both, 1.3, note="the same, then rm -rf"),
+        Row(RESTORE.format(home=name), taken.restored, download, 1.4, note="download | zstd -d | tar x"),
+        *(_memory(name, taken) if case.large else []),
     ]
 
 
-async def _memory(installation: Installation) -> list[Row]:
-    """What the worker needs more than at rest, at most, for 5 GB there and back."""
-    workspace = await _filled(installation, lambda home: _mixed(home, 5000, random_part=0.2))
-    rows = []
-    for name, desired in (("archive", "ARCHIVED"), ("restore", "STANDBY")):
-        process = Path(f"/proc/{installation.stack.supervisor.pid('worker')}")
-        (process / "clear_refs").write_text("5")
-        rest = _kilobytes(process, "VmRSS")
-        await _go(installation, workspace, desired)
-        over = (_kilobytes(process, "VmHWM") - rest) / 1024
-        rows.append(Row(f"{name}, 5 GB: peak memory of the worker over rest", [over], goal=150, unit="MB"))
-    await installation.delete(workspace)
-    return rows
+def _memory(name: str, taken: Samples) -> list[Row]:
+    return [
+        Row(f"{what}, {name}: peak memory of the worker over rest", over, goal=150, unit="MB")
+        for what, over in (("archive", taken.archiving), ("restore", taken.restoring))
+    ]
+
+
+async def _there_and_back(installation: Installation, workspace: str, taken: Samples) -> None:
+    """What the worker needs more than at rest is looked at meanwhile."""
+    process = Path(f"/proc/{installation.stack.supervisor.pid('worker')}")
+    at_rest = _at_rest(process)
+    stored, archived = await _archived(installation, workspace)
+    taken.stored.append(stored)
+    taken.archived.append(archived)
+    taken.archiving.append((_kilobytes(process, "VmHWM") - at_rest) / 1024)
+    at_rest = _at_rest(process)
+    taken.restored.append(await _go(installation, workspace, "STANDBY"))
+    taken.restoring.append((_kilobytes(process, "VmHWM") - at_rest) / 1024)
+
+
+def _at_rest(process: Path) -> int:
+    """Kilobytes; the peak counts from here on."""
+    (process / "clear_refs").write_text("5")
+    return _kilobytes(process, "VmRSS")
 
 
 def _kilobytes(process: Path, name: str) -> int:
@@ -102,7 +142,9 @@ async def _archived(installation: Installation, workspace: str) -> tuple[float, 
     began = time.monotonic()
     await installation.want(workspace, "ARCHIVED")
     # No event tells of it: to people, an archive counts once the operation is over.
-    while (await installation.get(workspace))["archive_key"] == former:
+    while (found := await installation.get(workspace))["archive_key"] == former:
+        if found["phase"] == "ERROR":
+            raise RuntimeError(f"{workspace}: {found['error_reason']}")
         await asyncio.sleep(0.05)
     stored = time.monotonic() - began
     await installation.until(workspace, "ARCHIVED")
@@ -202,8 +244,8 @@ def _mixed(home: Path, megabytes: int, random_part: float = 0.5) -> None:
         (home / f"text-{number}").write_bytes(text[: 10 * MIB - noise])
 
 
-def _small(home: Path) -> None:
-    for number in range(50_000):
+def _small(home: Path, count: int) -> None:
+    for number in range(count):
         folder = home / f"d{number // 500}"
         if number % 500 == 0:
             folder.mkdir()

@@ -4,6 +4,7 @@ import asyncio
 import json
 import statistics
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Self
@@ -13,13 +14,12 @@ from uuid import uuid4
 from yarl import URL
 
 from adapters.postgres.database import open_database
-from bench.growth import Growth
 from bench.installation import Simulation
-from bench.row import Row
+from bench.part import Part
+from bench.row import Row, figure, quantile
+from bench.sizes import Sizes
 
-SCREENS = 1_000
-_CHANGES = 100
-_MANY_CHANGES = 5
+_ROUNDS = 5
 _SECONDS = 30.0
 
 
@@ -64,7 +64,7 @@ class Screen:
                     self.arrived.notify_all()
 
 
-async def run(simulation: Simulation, _growth: Growth) -> list[Row]:
+async def run(simulation: Simulation, part: Part, sizes: Sizes) -> None:
     database = await open_database(simulation.env["DATABASE_URL"], max_size=2)
     workspace = uuid4()
     owner = await database.fetchval("SELECT id FROM users WHERE username = 'admin'")
@@ -76,41 +76,37 @@ async def run(simulation: Simulation, _growth: Growth) -> list[Row]:
             owner,
         )
 
-        async def change(memo: str) -> float:
+        async def heard(memo: str, by: Sequence[Screen]) -> list[float]:
+            """Milliseconds from the commit to each of them."""
             await database.execute("UPDATE workspaces SET memo = $2 WHERE id = $1", workspace, memo)
-            return time.monotonic()
+            began = time.monotonic()
+            times = await asyncio.gather(*(screen.hears(memo) for screen in by))
+            return [(one - began) * 1000 for one in times]
 
         async with AsyncExitStack() as stack:
-            first = await stack.enter_async_context(Screen(simulation))
-            await change("hello")
-            await first.hears("hello")
-            single = []
-            for number in range(_CHANGES):
-                began = await change(f"one {number}")
-                single.append((await first.hears(f"one {number}") - began) * 1000)
-            screens = [await stack.enter_async_context(Screen(simulation)) for _ in range(SCREENS)]
-            await change("all")
-            await asyncio.gather(*(screen.hears("all") for screen in screens))
-            many = []
-            for number in range(_MANY_CHANGES):
-                began = await change(f"many {number}")
-                times = await asyncio.gather(*(screen.hears(f"many {number}") for screen in screens))
-                many += [(heard - began) * 1000 for heard in times]
+            screens = [await stack.enter_async_context(Screen(simulation))]
+            await heard("hello", screens)
+            rounds = [
+                [(await heard(f"one {turn} {number}", screens))[0] for number in range(sizes.changes)]
+                for turn in range(_ROUNDS)
+            ]
+            part.add(_row("commit → browser", rounds, 200))
+            for size in sizes.screens:
+                while len(screens) < size:
+                    screens.append(await stack.enter_async_context(Screen(simulation)))
+                await heard(f"all {size}", screens)
+                rounds = [await heard(f"{size} {number}", screens) for number in range(_ROUNDS)]
+                tail = statistics.median(quantile(taken, 99) for taken in rounds)
+                part.growth.add("commit → all of N browsers, p99", size, tail)
+                if size == sizes.screens[-1]:
+                    part.add(_row(f"commit → {size:,} browsers", rounds, 1000, "; the clients share the machine"))
     finally:
         await database.execute("DELETE FROM workspaces WHERE id = $1", workspace)
         await database.close()
-    note = f"p50 {statistics.median(single):.1f} ms"
-    return [
-        Row("commit → browser, p99", [_p99(single)], goal=200, unit="ms", note=note),
-        Row(
-            f"commit → {SCREENS:,} browsers, p99",
-            [_p99(many)],
-            goal=1000,
-            unit="ms",
-            note=f"p50 {statistics.median(many):.0f} ms; the clients share the machine",
-        ),
-    ]
 
 
-def _p99(taken: list[float]) -> float:
-    return statistics.quantiles(taken, n=100)[98]
+def _row(name: str, rounds: Sequence[Sequence[float]], goal: float, more: str = "") -> Row:
+    """The p99 of each round; and what is usual, of all of them."""
+    usual = statistics.median(one for taken in rounds for one in taken)
+    note = f"p50 {figure(usual)} ms; {len(rounds)} rounds of {len(rounds[0]):,}{more}"
+    return Row(f"{name}, p99", [quantile(taken, 99) for taken in rounds], goal=goal, unit="ms", note=note)

@@ -10,21 +10,29 @@ from typing import Any
 import aiohttp
 
 _FOREVER = aiohttp.ClientTimeout(total=None)
+_SECONDS = 300.0
+"""Longer than anything takes: whoever waits for more waits in vain."""
+
+
+class StreamEnded(Exception):
+    """Nobody would hear of anything any more."""
 
 
 @dataclass
 class Following:
     shown: dict[str, dict[str, Any]] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
+    ended: str = ""
+    """Why there is no stream any more."""
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def until(self, workspace: str, phase: str) -> dict[str, Any]:
         """At rest in that phase."""
-        await self._wait(lambda: self._is_there(workspace, phase))
+        await self._wait(lambda: self._is_there(workspace, phase), f"{workspace} to be {phase}")
         return self.shown[workspace]
 
     async def until_gone(self, workspace: str) -> None:
-        await self._wait(lambda: workspace in self.deleted)
+        await self._wait(lambda: workspace in self.deleted, f"{workspace} to be deleted")
 
     def _is_there(self, workspace: str, phase: str) -> bool:
         found = self.shown.get(workspace)
@@ -34,18 +42,33 @@ class Following:
             raise RuntimeError(f"{workspace}: {found['error_reason']}")
         return bool(found["phase"] == phase and found["operation"] == "NONE")
 
-    async def _wait(self, there: Callable[[], bool]) -> None:
-        async with self._changed:
-            await self._changed.wait_for(there)
+    async def _wait(self, there: Callable[[], bool], what: str) -> None:
+        def is_over() -> bool:
+            if self.ended:
+                raise StreamEnded(f"waited for {what}, and the event stream ended: {self.ended}")
+            return there()
+
+        try:
+            async with asyncio.timeout(_SECONDS), self._changed:
+                await self._changed.wait_for(is_over)
+        except TimeoutError:
+            raise TimeoutError(f"waited {_SECONDS:.0f} s for {what}") from None
 
     async def read(self, answer: aiohttp.ClientResponse) -> None:
-        event = ""
-        async for line in answer.content:
-            kind, _, text = line.decode().strip().partition(": ")
-            if kind == "event":
-                event = text
-            elif kind == "data":
-                await self._heard(event, json.loads(text))
+        """Until it ends; whoever waits is told."""
+        event, why = "", "the server closed it"
+        try:
+            async for line in answer.content:
+                kind, _, text = line.decode().strip().partition(": ")
+                if kind == "event":
+                    event = text
+                elif kind == "data":
+                    await self._heard(event, json.loads(text))
+        except (aiohttp.ClientError, ValueError) as error:
+            why = repr(error)
+        async with self._changed:
+            self.ended = why
+            self._changed.notify_all()
 
     async def _heard(self, event: str, body: dict[str, Any]) -> None:
         async with self._changed:
@@ -66,5 +89,5 @@ async def following(session: aiohttp.ClientSession, url: str) -> AsyncIterator[F
             yield follower
         finally:
             reading.cancel()
-            with suppress(asyncio.CancelledError, aiohttp.ClientError):
+            with suppress(asyncio.CancelledError):
                 await reading

@@ -1,47 +1,100 @@
-"""How costs grow with the number of workspaces: points, and their picture for docs/performance.md."""
+"""How costs grow with the number of workspaces: points, and the exponent that fits them."""
 
-from collections import defaultdict
-from collections.abc import Mapping
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
-import pygal
-from pygal.style import Style
+NOISE = 0.15
+"""Of an exponent."""
+NOISE_FACTOR, STEP_FACTOR = 1.5, 2.0
+"""What a cost must have grown by beyond what is allowed, over all sizes and between the two largest: where sizes are
+close to each other, a little noise is a steep slope."""
+LEAST_POINTS = 2
 
-_STYLE = Style(background="#ffffff", plot_background="#ffffff", font_family="sans-serif", colors=("#2563eb",))
+
+@dataclass
+class Curve:
+    unit: str
+    each: bool
+    """Paid for each workspace, or at each of its transitions: what is paid by all grows with one power more. Else a
+    single run over all of them."""
+    points: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def exponent(self) -> float | None:
+        """1: ten times the workspaces cost ten times as much; None where there are too few points."""
+        return exponent(self.points)
+
+    @property
+    def last_step(self) -> float | None:
+        """Between the two largest sizes, where what does not depend on them hides the least of it."""
+        return exponent(dict(sorted(self.points.items())[-2:]))
+
+    @property
+    def allowed(self) -> float:
+        """The exponent of growth that is no more than linear in all."""
+        return 0.0 if self.each else 1.0
+
+    @property
+    def superlinear(self) -> bool:
+        last = dict(sorted(self.points.items())[-2:])
+        return self._exceeds(self.points, NOISE_FACTOR) or self._exceeds(last, STEP_FACTOR)
+
+    def _exceeds(self, points: Mapping[int, float], factor: float) -> bool:
+        found = exponent(points)
+        if found is None or found <= self.allowed + NOISE:
+            return False
+        return float((max(points) / min(points)) ** (found - self.allowed)) >= factor
+
+
+def exponent(points: Mapping[int, float]) -> float | None:
+    """The slope of the line that fits best where both axes are logarithmic."""
+    known = [(math.log(size), math.log(value)) for size, value in points.items() if size > 0 and value > 0]
+    if len(known) < LEAST_POINTS:
+        return None
+    return statistics.linear_regression(*zip(*known, strict=True)).slope
 
 
 @dataclass
 class Growth:
-    _curves: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+    curves: dict[str, Curve] = field(default_factory=dict)
 
-    def add(self, what: str, size: int, value: float) -> None:
-        self._curves[what][size] = value
+    def add(self, what: str, size: int, value: float, unit: str = "ms", *, each: bool = False) -> None:
+        self.curves.setdefault(what, Curve(unit, each)).points[size] = value
 
-    @property
-    def curves(self) -> Mapping[str, Mapping[int, float]]:
-        return self._curves
+    def __iter__(self) -> Iterator[tuple[str, Curve]]:
+        return iter(self.curves.items())
 
-    def draw(self, folder: Path) -> list[Path]:
-        """One picture a curve; both axes logarithmic, so that a straight line of slope 1 is linear growth."""
-        folder.mkdir(parents=True, exist_ok=True)
-        return [_draw(folder, what, points) for what, points in self._curves.items()]
+    def as_json(self) -> dict[str, Any]:
+        return {
+            what: {
+                "unit": curve.unit,
+                "each": curve.each,
+                "points": curve.points,
+                "exponent": curve.exponent,
+                "last_step": curve.last_step,
+                "superlinear": curve.superlinear,
+            }
+            for what, curve in self
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> "Growth":
+        return cls(
+            {
+                what: Curve(one["unit"], one["each"], {int(size): value for size, value in one["points"].items()})
+                for what, one in body.items()
+            }
+        )
 
 
-def _draw(folder: Path, what: str, points: Mapping[int, float]) -> Path:
-    chart = pygal.XY(
-        title=what,
-        x_title="workspaces",
-        style=_STYLE,
-        show_legend=False,
-        logarithmic=True,
-        xrange=(min(points), max(points)),
-        width=480,
-        height=320,
-        js=[],
-    )
-    chart.add(what, [(size, max(value, 1e-3)) for size, value in sorted(points.items())])
-    name = "".join(letter if letter.isalnum() else "-" for letter in what.lower()).strip("-")
-    path = folder / f"growth-{'-'.join(part for part in name.split('-') if part)}.svg"
-    path.write_bytes(chart.render())
-    return path
+def merged(growths: Iterable[Growth]) -> dict[str, Curve]:
+    """By their names: parts that measure the same cost at different sizes make one curve. Of one size, the last."""
+    found: dict[str, Curve] = {}
+    for growth in growths:
+        for what, curve in growth:
+            former = found.get(what)
+            found[what] = Curve(curve.unit, curve.each, {**(former.points if former else {}), **curve.points})
+    return found

@@ -1,34 +1,59 @@
 """A million workspaces on a Monday morning: how long people wait, by how much there is of each part.
 
-`python -m bench.million`. Arithmetic gives the averages; a queue with a rush needs a simulation. Two stages in line,
-each a queue with a number of places: the workflow's transition (Temporal and workers), then the container's start on
-one of the nodes. What they take is measured by `make bench` (see docs/performance.md) and given here.
+`python -m bench.million`. Arithmetic gives the averages; a queue with a rush needs a simulation. What each stage takes
+is measured by `make bench` and read from there; every figure can be given instead. First come, first served:
+
+1. admission: the limits are counted one at a time, in the one PostgreSQL of the installation;
+2. for those that were archived: placed (one at a time, too), restored on their node, all through one object store;
+3. the transition: Temporal with its workers, which there can be more of;
+4. the container's start on the node of its home.
 """
 
 import argparse
-import heapq
+import itertools
 import random
 import statistics
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.figures import MEASURED, Figure, Unknown, figures
+from bench.stage import Stage
+
+PLANS = ((1, 100), (4, 100), (4, 1000), (16, 1000))
+"""Temporal with workers, so many times what was measured; and nodes."""
+SPREADS = (1800.0, 300.0, 0.0)
+"""Standard deviations of when people come, in seconds."""
+ARCHIVED = (0.0, 1.0)
+"""The share of them that has to be restored first: with an archive TTL of weeks nobody's, with the advised one of a day
+everybody's, after a weekend."""
+ASSUMED: Mapping[str, Figure] = {
+    "workspaces": Figure(1_000_000, "", "assumed"),
+    "waking": Figure(0.15, "of them wake", "assumed"),
+    "home_mb": Figure(500, "MB a home", "assumed"),
+    "store_rate": Figure(1250, "MB/s of the object store", "assumed: 10 Gbit/s"),
+}
+
 
 @dataclass(frozen=True)
 class Morning:
-    workspaces: int = 1_000_000
-    waking: float = 0.15
+    workspaces: float
+    waking: float
     """The share that is woken in the rush."""
-    spread_seconds: float = 1800.0
-    """The standard deviation of when."""
-    transition_rate: float = 60.0
-    """Transitions per second of one Temporal with one worker, two cores together."""
-    start_seconds: float = 0.7
-    """From the operation's begin to the container's first answer."""
-    starts_at_once: int = 8
-    """On one node, before they slow each other down."""
+    home_mb: float
+    store_rate: float
+    """MB/s of the object store, for all nodes together."""
+    admission_ms: float
+    placement_ms: float
+    transition_rate: float
+    transition_ms: float
+    start_rate: float
+    start_seconds: float
+    restore_rate: float
+    """MB/s of one node."""
 
 
 @dataclass(frozen=True)
@@ -36,53 +61,104 @@ class Wait:
     p50: float
     p99: float
     longest: float
+    slowest: str
+    """The stage where most of the waiting is done."""
 
 
-def simulate(morning: Morning, pairs: int, nodes: int, seed: int = 1) -> Wait:
-    """`pairs`: how many times the measured Temporal and worker there is. First come, first served, at both stages."""
+@dataclass
+class Person:
+    came: float
+    at: float
+    """When they were done with the last stage."""
+    archived: bool
+    node: int
+
+
+def simulate(morning: Morning, pairs: int, nodes: int, spread: float, archived: float, seed: int = 1) -> Wait:
+    """`pairs`: how many times the measured Temporal and worker there is. `archived`: the share to be restored."""
     rng = random.Random(seed)
-    count = int(morning.workspaces * morning.waking)
-    arrivals = sorted(rng.gauss(0.0, morning.spread_seconds) for _ in range(count))
-    moved = _served(arrivals, [1 / morning.transition_rate] * count, pairs)
-    # A home is on its node: the rush does not spread evenly, some nodes have more of it than others.
-    by_node: list[list[tuple[float, float]]] = [[] for _ in range(nodes)]
-    for arrived, ready in zip(arrivals, moved, strict=True):
-        by_node[rng.randrange(nodes)].append((ready, arrived))
-    waits: list[float] = []
-    for queue in by_node:
-        queue.sort()
-        started = _served([ready for ready, _ in queue], [morning.start_seconds] * len(queue), morning.starts_at_once)
-        waits += [end - arrived for end, (_, arrived) in zip(started, queue, strict=True)]
-    cuts = statistics.quantiles(waits, n=100)
-    return Wait(cuts[49], cuts[98], max(waits))
+    people = []
+    for _ in range(int(morning.workspaces * morning.waking)):
+        came = rng.gauss(0.0, spread)
+        # A home is on its node: the rush does not spread evenly, some nodes have more of it than others.
+        people.append(Person(came, came, rng.random() < archived, rng.randrange(nodes)))
+    restoring = [person for person in people if person.archived]
+    transition = Stage(1 / (morning.transition_rate * pairs), morning.transition_ms / 1000)
+    waits: dict[str, float] = {}
+
+    def pass_through(name: str, crowd: Sequence[Person], stage: Stage) -> None:
+        waits[name] = waits.get(name, 0.0) + _passed(crowd, stage)
+
+    pass_through("admission", people, Stage(morning.admission_ms / 1000))
+    pass_through("placement", restoring, Stage(morning.placement_ms / 1000))
+    pass_through("transition", restoring, transition)
+    pass_through("object store", restoring, Stage(morning.home_mb / morning.store_rate))
+    for crowd in _by_node(restoring, nodes):
+        pass_through("restore", crowd, Stage(morning.home_mb / morning.restore_rate))
+    pass_through("transition", people, transition)
+    for crowd in _by_node(people, nodes):
+        pass_through("start", crowd, Stage(1 / morning.start_rate, morning.start_seconds))
+    taken = [person.at - person.came for person in people]
+    cuts = statistics.quantiles(taken, n=100, method="inclusive")
+    return Wait(cuts[49], cuts[98], max(taken), max(waits, key=lambda name: waits[name]))
 
 
-def _served(arrivals: Sequence[float], seconds: Sequence[float], places: int) -> list[float]:
-    """When each is done."""
-    free = [float("-inf")] * places
-    done: list[float] = []
-    for arrived, taking in zip(arrivals, seconds, strict=True):
-        end = max(arrived, heapq.heappop(free)) + taking
-        heapq.heappush(free, end)
-        done.append(end)
-    return done
+def _passed(crowd: Sequence[Person], stage: Stage) -> float:
+    """All of them, in the order in which they come; how long they spent there together."""
+    in_turn = sorted(crowd, key=lambda person: person.at)
+    spent = 0.0
+    for person, done in zip(in_turn, stage.served([person.at for person in in_turn]), strict=True):
+        spent += done - person.at
+        person.at = done
+    return spent
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.million", description=__doc__)
-    parser.add_argument("--transition-rate", type=float, default=Morning.transition_rate)
-    parser.add_argument("--start-seconds", type=float, default=Morning.start_seconds)
-    parser.add_argument("--starts-at-once", type=int, default=Morning.starts_at_once)
+def _by_node(people: Iterable[Person], nodes: int) -> list[list[Person]]:
+    found: list[list[Person]] = [[] for _ in range(nodes)]
+    for person in people:
+        found[person.node].append(person)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.million", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, known in MEASURED.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=f"{known.what}, {known.unit}; as measured")
+    for name, assumed in ASSUMED.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=f"{assumed.value:g} {assumed.unit}")
     given = vars(parser.parse_args())
-    table = Table("rush, standard deviation", "Temporal + worker pairs", "nodes", "p50", "p99", "longest")
-    for spread in (1800.0, 300.0, 0.0):
-        morning = Morning(spread_seconds=spread, **given)
-        for pairs, nodes in ((1, 100), (4, 100), (4, 1000), (16, 1000)):
-            wait = simulate(morning, pairs, nodes)
-            times = [f"{value:,.1f} s" for value in (wait.p50, wait.p99, wait.longest)]
-            table.add_row(f"{spread / 60:.0f} min" if spread else "all at once", str(pairs), str(nodes), *times)
-    Console(width=140).print(table)
+    try:
+        used = figures(given)
+    except Unknown as unknown:
+        print(unknown, file=sys.stderr)
+        return 1
+    for name, assumed in ASSUMED.items():
+        value = given[name]
+        used[name] = assumed if value is None else Figure(value, assumed.unit, "given")
+    _show(used, Morning(**{name: one.value for name, one in used.items()}))
+    return 0
+
+
+def _show(used: Mapping[str, Figure], morning: Morning) -> None:
+    console = Console(width=140)
+    table = Table("figure", "value", "from")
+    for name, one in used.items():
+        table.add_row(name, str(one), one.source)
+    console.print(table)
+    table = Table("archived", "rush, σ", "Temporal + worker pairs", "nodes", "p50", "p99", "longest", "waits most at")
+    for archived, spread, (pairs, nodes) in itertools.product(ARCHIVED, SPREADS, PLANS):
+        wait = simulate(morning, pairs, nodes, spread, archived)
+        when = f"{spread / 60:.0f} min" if spread else "all at once"
+        times = [_told(seconds) for seconds in (wait.p50, wait.p99, wait.longest)]
+        table.add_row(f"{archived:.0%}", when, str(pairs), str(nodes), *times, wait.slowest)
+    console.print(table)
+
+
+def _told(seconds: float) -> str:
+    return f"{seconds:,.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

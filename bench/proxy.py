@@ -1,6 +1,6 @@
 """The proxy against configurable-http-proxy and against no proxy at all: same upstream, same minute, rounds in turn.
 
-`python -m bench.proxy` for this one alone. It needs wrk and npm.
+It needs wrk and npm.
 """
 
 import asyncio
@@ -13,24 +13,30 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from uuid import uuid4
 
 import websockets
 
+from bench.part import Part
 from bench.proxy_parts import ECHO_WORKSPACE, SESSION, WORKSPACE
-from bench.row import Row, save, show
+from bench.row import Row
+from bench.sizes import Sizes
 
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
-SECONDS = int(os.environ.get("BENCH_SECONDS", "4"))
+T = TypeVar("T")
+
 CONNECTIONS = 32
 ECHOES = 400
+TIME = f"proxy: time of a request, {CONNECTIONS} at once"
+CPU = "proxy: CPU of a request"
+TAIL = "proxy: p99"
+ECHO = "proxy: WebSocket echo, p50"
 OURS, DIRECT, RIVAL = "codehub", "direct", "configurable-http-proxy"
 RIVAL_VERSION = "5"
-RESULTS = Path(".cache/bench-proxy.json")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "codehub-bench"
 
 
@@ -52,13 +58,13 @@ class Missing(Exception):
     """A tool that this benchmark needs; the message says how to get it."""
 
 
-async def run(_: object = None) -> list[Row]:
+async def run(_: None, part: Part, sizes: Sizes) -> None:
     """It needs no installation: the server it measures has a workspace that no engine knows."""
     try:
         wrk, rival = await _wrk(), await _rival_program()
     except Missing as missing:
-        print(f"no rows of the proxy: {missing}")
-        return []
+        part.add(*(Row.unmeasured(name, str(missing)) for name in (TIME, CPU, TAIL, ECHO)))
+        return
     async with AsyncExitStack() as stack:
         upstream, echo = _free_port(), _free_port()
         direct = await stack.enter_async_context(_part("upstream", upstream, str(echo)))
@@ -70,19 +76,25 @@ async def run(_: object = None) -> list[Row]:
         for server, path in urls.values():
             # What is compiled on the way, and the first connections, are not what a request costs.
             await _load(wrk, server, path, 1)
-        for _round in range(ROUNDS):
-            for name, (server, path) in urls.items():
-                loads[name].append(await _load(wrk, server, path, SECONDS))
+        for number in range(sizes.load_rounds):
+            for name, (server, path) in _in_turn(urls, number):
+                loads[name].append(await _load(wrk, server, path, sizes.load_seconds))
         sockets = {
             DIRECT: f"ws://127.0.0.1:{echo}/",
             OURS: f"ws://127.0.0.1:{ours.port}/w/{ECHO_WORKSPACE}/",
             RIVAL: f"ws://127.0.0.1:{theirs_echo.port}/",
         }
         echoes: dict[str, list[float]] = {name: [] for name in sockets}
-        for _round in range(ROUNDS):
-            for name, url in sockets.items():
+        for number in range(sizes.load_rounds):
+            for name, url in _in_turn(sockets, number):
                 echoes[name].append(await _echo(url))
-    return _rows(loads, echoes)
+    part.add(*_rows(loads, echoes))
+
+
+def _in_turn(contestants: Mapping[str, T], number: int) -> list[tuple[str, T]]:
+    """Each of them first in its turn."""
+    items = list(contestants.items())
+    return items[number % len(items) :] + items[: number % len(items)]
 
 
 def _rows(loads: dict[str, list[Load]], echoes: dict[str, list[float]]) -> list[Row]:
@@ -93,11 +105,11 @@ def _rows(loads: dict[str, list[Load]], echoes: dict[str, list[float]]) -> list[
     cpu = {name: [load.cpu_ms for load in found] for name, found in loads.items()}
     return [
         # 1.2 times the requests are 1/1.2 of the time for each.
-        Row(f"proxy: time of a request, {CONNECTIONS} at once", spent[OURS], spent[RIVAL], 1 / 1.2, "ms", told),
-        Row("proxy: CPU of a request", cpu[OURS], cpu[RIVAL], 1 / 1.2, "ms", f"floor: {RIVAL}"),
-        Row("proxy: p99", tails[OURS], tails[RIVAL], 1, "ms", f"floor: {RIVAL}"),
-        Row("proxy: WebSocket echo, p50", echoes[OURS], echoes[DIRECT], 2, "ms", "floor: no proxy"),
-        Row(f"proxy: WebSocket echo, p50 of {RIVAL}", echoes[RIVAL], echoes[DIRECT], None, "ms", "floor: no proxy"),
+        Row(TIME, spent[OURS], spent[RIVAL], 1 / 1.2, "ms", told),
+        Row(CPU, cpu[OURS], cpu[RIVAL], 1 / 1.2, "ms", f"floor: {RIVAL}"),
+        Row(TAIL, tails[OURS], tails[RIVAL], 1, "ms", f"floor: {RIVAL}"),
+        Row(ECHO, echoes[OURS], echoes[DIRECT], 2, "ms", "floor: no proxy"),
+        Row(f"{ECHO} of {RIVAL}", echoes[RIVAL], echoes[DIRECT], None, "ms", "floor: no proxy"),
     ]
 
 
@@ -245,13 +257,3 @@ async def _listening(port: int, process: Process) -> None:
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
-
-
-def main() -> None:
-    rows = asyncio.run(run())
-    show(rows)
-    save(rows, RESULTS)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,52 +1,86 @@
-"""docs/performance.md: the last table with its date and machine, between two marks that its prose stays outside of."""
+"""docs/performance.md: the last tables with their dates and machine, between two marks that its prose stays outside of.
 
-import os
-import platform
-import statistics
-from collections.abc import Sequence
+Beside it the same as JSON, which is what a run of some parts adds to.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.growth import Growth
-from bench.row import Row
+from bench.growth import Curve, merged
+from bench.part import Part
+from bench.picture import picture
+from bench.results import Results
+from bench.row import HEADINGS, figure
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+PICTURE = Path("images/growth.svg")
 
 
 @dataclass(frozen=True)
 class Report:
-    rows: Sequence[Row]
-    growth: Growth
-    seconds: float
-    command: str
+    path: Path
 
-    def write(self, path: Path) -> None:
-        pictures = self.growth.draw(path.parent / "images")
-        text = path.read_text() if path.exists() else f"# Performance\n\n{BEGIN}\n{END}\n"
+    @property
+    def results(self) -> Results:
+        return Results(self.path.with_suffix(".json"))
+
+    def keep(self, part: Part) -> None:
+        self.results.keep(part)
+        self.write(self.results.load())
+
+    def write(self, parts: Mapping[str, Part]) -> None:
+        curves = merged(part.growth for part in parts.values())
+        if curves:
+            drawn = self.path.parent / PICTURE
+            drawn.parent.mkdir(parents=True, exist_ok=True)
+            drawn.write_text(picture(curves))
+        text = self.path.read_text() if self.path.exists() else f"# Performance\n\n{BEGIN}\n{END}\n"
         before, _, rest = text.partition(BEGIN)
         _, _, after = rest.partition(END)
-        path.write_text(f"{before}{BEGIN}\n{self._body(pictures, path.parent)}{END}{after}")
-
-    def _body(self, pictures: Sequence[Path], folder: Path) -> str:
-        machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
-        lines = [f"{datetime.now(UTC):%Y-%m-%d}, {machine}, `{self.command}` in {self.seconds:.0f} s.\n"]
-        lines += ["| what | ours | spread | floor | ratio | goal | met | note |", "|---|---|---|---|---|---|---|---|"]
-        lines += [_line(row) for row in self.rows]
-        if self.growth.curves:
-            sizes = sorted({size for points in self.growth.curves.values() for size in points})
-            lines += ["", "## Growth", "", f"| cost | {' | '.join(f'{size:,}' for size in sizes)} |"]
-            lines += ["|---" * (len(sizes) + 1) + "|"]
-            for what, points in self.growth.curves.items():
-                cells = [f"{points[size]:.3g}" if size in points else "" for size in sizes]
-                lines.append(f"| {what} | {' | '.join(cells)} |")
-            lines += ["", *(f"![{picture.stem}]({picture.relative_to(folder)})" for picture in pictures)]
-        return "\n".join(lines) + "\n"
+        self.path.write_text(f"{before}{BEGIN}\n{_body(parts.values(), curves)}{END}{after}")
 
 
-def _line(row: Row) -> str:
-    floor = f"{statistics.median(row.floor):.3g} {row.unit}" if row.floor else ""
-    ratio = f"{row.ratio:.2f} ×" if row.ratio is not None else ""
-    met = {True: "yes", False: "**no**", None: ""}[row.met]
-    cells = (row.name, f"{row.value:.3g} {row.unit}", row.spread(), floor, ratio, row.aim, met, row.note)
-    return f"| {' | '.join(cells)} |"
+def _body(parts: Iterable[Part], curves: Mapping[str, Curve]) -> str:
+    parts = list(parts)
+    lines = [_summary(parts), ""]
+    for part in parts:
+        told = f"{part.date}, {part.machine}, commit {part.commit}, {part.seconds:.0f} s"
+        lines += [f"**{part.name}**: {told}.", ""]
+        if part.rows:
+            lines += [*_table(HEADINGS, (row.cells() for row in part.rows)), ""]
+    if curves:
+        lines += ["## Growth", "", *_growth(curves), "", f"![How costs grow]({PICTURE})"]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(parts: Iterable[Part]) -> str:
+    rows = [row for part in parts for row in part.rows]
+    aimed = [row for row in rows if row.met is not None]
+    told = f"{sum(row.met is True for row in aimed)} of {len(aimed)} goals are met"
+    if unmeasured := sum(bool(row.missing) for row in rows):
+        told += f"; {unmeasured} rows could not be measured"
+    return f"{told}."
+
+
+def _growth(curves: Mapping[str, Curve]) -> list[str]:
+    sizes = sorted({size for curve in curves.values() for size in curve.points})
+    headings = ("cost", *(f"{size:,}" for size in sizes), "exponent", "last step", "")
+    return _table(headings, (_line(what, curve, sizes) for what, curve in curves.items()))
+
+
+def _line(what: str, curve: Curve, sizes: Iterable[int]) -> tuple[str, ...]:
+    values = (figure(curve.points[size]) if size in curve.points else "" for size in sizes)
+    slopes = ("" if slope is None else f"{slope:.2f}" for slope in (curve.exponent, curve.last_step))
+    name = f"{what}, {curve.unit}{' each' if curve.each else ''}"
+    return (name, *values, *slopes, "**superlinear**" if curve.superlinear else "")
+
+
+def _table(headings: Iterable[str], lines: Iterable[tuple[str, ...]]) -> list[str]:
+    headings = list(headings)
+    rule = "|---" * len(headings) + "|"
+    return [f"| {' | '.join(headings)} |", rule, *(f"| {' | '.join(map(_escaped, line))} |" for line in lines)]
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|")

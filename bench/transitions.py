@@ -5,11 +5,13 @@ what isolation costs on this engine; `python -m bench.start` takes it apart.
 """
 
 import asyncio
+import functools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 import aiohttp
@@ -19,77 +21,107 @@ from adapters.docker.config import DockerConfig
 from adapters.docker.runtime import DockerRuntime
 from adapters.docker.spec import container_spec
 from bench.installation import Installation
+from bench.part import Part
 from bench.row import Row
+from bench.sizes import Sizes
 from domain.model import OperationId, WorkspaceId
 
-ROUNDS = 7
-AT_ONCE = 20
+T = TypeVar("T")
+
+START = "STANDBY → RUNNING"
+CROWD = "created at once"
 ISOLATED = "with the same isolation"
+_SECONDS = 60.0
+
+
+class Contestant(Protocol):
+    async def cycle(self) -> tuple[float, float, float]:
+        """Seconds for create, stop and start."""
+        ...
+
+    async def many(self, count: int) -> float:
+        """So many created at once, until all of them have answered."""
+        ...
 
 
 @dataclass
 class Samples:
-    ours: list[float] = field(default_factory=list)
-    plain: list[float] = field(default_factory=list)
-    isolated: list[float] = field(default_factory=list)
+    """Of ours, of the plain floor and of the isolated one."""
+
+    of: list[list[float]] = field(default_factory=lambda: [[], [], []])
+
+    def add(self, who: int, seconds: float) -> None:
+        self.of[who].append(seconds)
 
     def rows(self, name: str, goal: float, floor: str) -> list[Row]:
+        ours, plain, isolated = self.of
         return [
-            Row(name, self.ours, self.plain, goal, note=floor),
-            Row(f"{name}, {ISOLATED}", self.ours, self.isolated, note=f"{floor}, {ISOLATED}"),
+            Row(name, ours, plain, goal, note=floor),
+            Row(f"{name}, {ISOLATED}", ours, isolated, note=f"{floor}, {ISOLATED}"),
         ]
 
 
-async def run(installation: Installation) -> list[Row]:
+async def run(installation: Installation, part: Part, sizes: Sizes) -> None:
     create, stop, start, many = Samples(), Samples(), Samples(), Samples()
     async with _isolated(installation) as isolated:
-        plain = Floor(installation)
-        for warm in (False, *[True] * ROUNDS):
-            lives = [await _cycle(installation), await plain.cycle(), await isolated.cycle()]
-            for samples, times in zip((create, stop, start), zip(*lives, strict=True), strict=True):
-                if warm:
-                    _add(samples, *times)
-        for _ in range(2):
-            _add(many, await _many(installation), await plain.many(), await isolated.many())
-    return [
-        *create.rows("create → first HTTP answer", 1.3, "volume create + docker run + first HTTP"),
-        Row("RUNNING → STANDBY", stop.ours, stop.plain, 1.5, note="docker stop + rm"),
-        *start.rows("STANDBY → RUNNING", 1.3, "docker run + first HTTP"),
-        *many.rows(f"{AT_ONCE} created at once", 1.2, f"{AT_ONCE} parallel docker run"),
-    ]
+        contestants: Sequence[Contestant] = (Ours(installation), Floor(installation), isolated)
+        for number in range(sizes.rounds + 1):
+            for who in in_turn(number):
+                times = await contestants[who].cycle()
+                for samples, seconds in zip((create, stop, start), times, strict=True):
+                    # The first one warms up.
+                    if number:
+                        samples.add(who, seconds)
+        ours, plain, _ = stop.of
+        part.add(
+            *create.rows("create → first HTTP answer", 1.3, "volume create + docker run + first HTTP"),
+            Row("RUNNING → STANDBY", ours, plain, 1.5, note="docker stop + rm"),
+            *start.rows(START, 1.3, "docker run + first HTTP"),
+        )
+        for number in range(sizes.crowds):
+            for who in in_turn(number):
+                many.add(who, await contestants[who].many(sizes.crowd))
+    floor = f"{sizes.crowd} parallel docker run + first HTTP of each"
+    part.add(*many.rows(f"{sizes.crowd} {CROWD}", 1.2, floor))
 
 
-def _add(samples: Samples, ours: float, plain: float, isolated: float) -> None:
-    samples.ours.append(ours)
-    samples.plain.append(plain)
-    samples.isolated.append(isolated)
+def in_turn(number: int) -> list[int]:
+    """Whoever comes first may find the engine still busy with what was before: each does so equally often."""
+    return [(number + place) % 3 for place in range(3)]
 
 
-async def _cycle(installation: Installation) -> tuple[float, float, float]:
-    """One life, timed as a person would: create, stop, start."""
-    began = time.monotonic()
-    workspace = await installation.create()
-    found = await installation.until(workspace, "RUNNING")
-    await _answers(installation, str(found["id"]))
-    created = time.monotonic() - began
-    stopped = await _timed(lambda: _go(installation, workspace, "STANDBY"))
-    started = await _timed(lambda: _go(installation, workspace, "RUNNING"))
-    await installation.delete(workspace)
-    return created, stopped, started
+@dataclass(frozen=True)
+class Ours:
+    installation: Installation
 
+    async def cycle(self) -> tuple[float, float, float]:
+        """One life, timed as a person would."""
+        began = time.monotonic()
+        workspace = await self._answering()
+        created = time.monotonic() - began
+        stopped = await _timed(lambda: self._go(workspace, "STANDBY"))
+        started = await _timed(lambda: self._go(workspace, "RUNNING"))
+        await self.installation.delete(workspace)
+        return created, stopped, started
 
-async def _go(installation: Installation, workspace: str, desired: str) -> None:
-    await installation.want(workspace, desired)
-    await installation.until(workspace, desired)
+    async def many(self, count: int) -> float:
+        began = time.monotonic()
+        workspaces = await asyncio.gather(*(self._answering() for _ in range(count)))
+        taken = time.monotonic() - began
+        await asyncio.gather(*(self.installation.delete(workspace) for workspace in workspaces))
+        return taken
 
+    async def _answering(self) -> str:
+        """The first HTTP answer is the person's, as at the floor: that codehub has had one before is its own affair."""
+        workspace = await self.installation.create()
+        await self.installation.until(workspace, "RUNNING")
+        container = await asyncio.to_thread(self.installation.engine.containers.get, f"ws-{workspace}")
+        await _first_answer(f"http://127.0.0.1:{_port(container)}/")
+        return workspace
 
-async def _many(installation: Installation) -> float:
-    began = time.monotonic()
-    workspaces = await asyncio.gather(*(installation.create() for _ in range(AT_ONCE)))
-    await asyncio.gather(*(installation.until(workspace, "RUNNING") for workspace in workspaces))
-    taken = time.monotonic() - began
-    await asyncio.gather(*(installation.delete(workspace) for workspace in workspaces))
-    return taken
+    async def _go(self, workspace: str, desired: str) -> None:
+        await self.installation.want(workspace, desired)
+        await self.installation.until(workspace, desired)
 
 
 @dataclass(frozen=True)
@@ -102,28 +134,32 @@ class Floor:
         volume = self._volume()
         began = time.monotonic()
         await asyncio.to_thread(self.installation.engine.volumes.create, volume)
-        container = await self._run(volume)
+        container = await asyncio.to_thread(self._started, volume)
+        await _first_answer(f"http://127.0.0.1:{_port(container)}/")
         created = time.monotonic() - began
         stopped = await _timed(lambda: asyncio.to_thread(_stop, container))
         again = time.monotonic()
-        container = await self._run(volume)
+        container = await asyncio.to_thread(self._started, volume)
+        await _first_answer(f"http://127.0.0.1:{_port(container)}/")
         started = time.monotonic() - again
         await asyncio.to_thread(_stop, container)
         await asyncio.to_thread(lambda: self.installation.engine.volumes.get(volume).remove())
         return created, stopped, started
 
-    async def many(self) -> float:
-        volumes = [self._volume() for _ in range(AT_ONCE)]
-        began = time.monotonic()
-        containers = await asyncio.gather(*(self._run(volume) for volume in volumes))
-        taken = time.monotonic() - began
-        await asyncio.gather(*(asyncio.to_thread(container.remove, force=True) for container in containers))
+    async def many(self, count: int) -> float:
+        volumes = [self._volume() for _ in range(count)]
+        # A thread for each: asyncio's own pool has a few more than there are cores.
+        with ThreadPoolExecutor(count) as pool:
+            began = time.monotonic()
+            containers = await asyncio.gather(*(self._answering(pool, volume) for volume in volumes))
+            taken = time.monotonic() - began
+            await asyncio.gather(*(_in(pool, functools.partial(one.remove, force=True)) for one in containers))
         for volume in volumes:
             await asyncio.to_thread(lambda name: self.installation.engine.volumes.get(name).remove(), volume)
         return taken
 
-    async def _run(self, volume: str) -> Container:
-        container = await asyncio.to_thread(self._started, volume)
+    async def _answering(self, pool: ThreadPoolExecutor, volume: str) -> Container:
+        container = await _in(pool, lambda: self._started(volume))
         await _first_answer(f"http://127.0.0.1:{_port(container)}/")
         return container
 
@@ -157,6 +193,10 @@ async def _isolated(installation: Installation) -> AsyncIterator[Floor]:
         await runtime.close()
 
 
+async def _in(pool: ThreadPoolExecutor, call: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(pool, call)
+
+
 def _port(container: Container) -> str:
     published = container.ports["8080/tcp"]
     return published[0]["HostPort"] if published else "0"
@@ -167,13 +207,8 @@ def _stop(container: Container) -> None:
     container.remove()
 
 
-async def _answers(installation: Installation, workspace: str) -> None:
-    container = await asyncio.to_thread(installation.engine.containers.get, f"ws-{workspace}")
-    await _first_answer(f"http://127.0.0.1:{_port(container)}/")
-
-
 async def _first_answer(url: str) -> None:
-    async with aiohttp.ClientSession() as session:
+    async with asyncio.timeout(_SECONDS), aiohttp.ClientSession() as session:
         while True:
             try:
                 async with session.get(url) as answer:
