@@ -1,8 +1,14 @@
-"""`python -m bench.start`: where the time of one start goes, and what each part of a workspace's isolation costs."""
+"""`python -m bench.start`: where the time of one start goes, what each part of a workspace's isolation costs, and which
+programs the engine runs for it (as strace sees them, where it is installed)."""
 
 import asyncio
+import re
+import shutil
 import statistics
+import subprocess
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -37,10 +43,17 @@ def _plain(host: dict[str, Any]) -> None:
     host.update(Init=False, NetworkMode="bridge")
 
 
+def _alone(host: dict[str, Any]) -> None:
+    _without("PortBindings")(host)
+    host.update(NetworkMode="none")
+
+
+USUAL, DEFAULT = "as workspaces are started", "on Docker's default network"
 VARIANTS: dict[str, Change] = {
-    "as workspaces are started": lambda _: None,
+    USUAL: lambda _: None,
     "without an init process": lambda host: host.update(Init=False),
-    "on Docker's default network": lambda host: host.update(NetworkMode="bridge"),
+    DEFAULT: lambda host: host.update(NetworkMode="bridge"),
+    "without a network": _alone,
     "without limits": _without(*LIMITS),
     "with all capabilities": _without(*CAPABILITIES),
     "without a home": _without("Mounts"),
@@ -51,9 +64,12 @@ VARIANTS: dict[str, Change] = {
 async def main() -> None:
     async with installed() as installation:
         parts = await _parts(installation)
-        variants = await _variants(installation)
+        variants, programs = await _variants(installation)
     _show("One start, STANDBY → RUNNING", parts)
     _show("The engine's own start of a container", variants)
+    for name, found in programs.items():
+        told = ", ".join(f"{count} {program}" for program, count in found.most_common())
+        Console(width=100).print(f"The engine ran, for a start and a removal {name}: {told or 'strace is missing'}")
 
 
 async def _parts(installation: Installation) -> dict[str, list[float]]:
@@ -95,16 +111,34 @@ async def _parts(installation: Installation) -> dict[str, list[float]]:
     }
 
 
-async def _variants(installation: Installation) -> dict[str, list[float]]:
+async def _variants(installation: Installation) -> tuple[dict[str, list[float]], dict[str, Counter[str]]]:
     runtime = DockerRuntime(DockerConfig("floor", docker_host=installation.env["DOCKER_HOST"]))
     await runtime.ensure_network()
     taken: dict[str, list[float]] = {name: [] for name in VARIANTS}
     for _ in range(ROUNDS):
         for name, change in VARIANTS.items():
             taken[name].append(await asyncio.to_thread(_started, installation, runtime.config, change))
+    programs = {
+        name: await asyncio.to_thread(_programs, installation, runtime.config, VARIANTS[name])
+        for name in (USUAL, DEFAULT)
+    }
     await runtime.remove_network()
     await runtime.close()
-    return taken
+    return taken, programs
+
+
+def _programs(installation: Installation, config: DockerConfig, change: Change) -> "Counter[str]":
+    """Short ones of its own: what runs in the container is started by another process."""
+    engine = installation.stack.supervisor.pid("dockerd")
+    if engine is None or shutil.which("strace") is None:
+        return Counter()
+    with tempfile.NamedTemporaryFile("r") as seen:
+        command = ["strace", "-f", "-q", "-e", "trace=execve", "-o", seen.name, "-p", str(engine)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as tracing:
+            time.sleep(1)
+            _started(installation, config, change)
+            tracing.terminate()
+        return Counter(re.findall(r'execve\("[^"]+", \["(?:[^"]*/)?([^"/]+)"', seen.read()))
 
 
 def _started(installation: Installation, config: DockerConfig, change: Change) -> float:
