@@ -12,6 +12,9 @@ from domain.errors import ActionFailed
 
 _CHUNK = 1024 * 1024
 _LAST_WORDS = 500
+KEPT_ATTRIBUTES = ("user.*", "system.posix_acl_*", "security.capability")
+"""What belongs to a file. Not what the machine that it was on thought of it (security.selinux, trusted.*). ACLs as
+attributes, because the engine can extract these, too."""
 
 
 class ProcessTar:
@@ -30,7 +33,7 @@ class ProcessTar:
                 "--numeric-owner",
                 "--sparse",
                 "--xattrs",
-                "--xattrs-include=user.*",
+                *(f"--xattrs-include={kept}" for kept in KEPT_ATTRIBUTES),
                 f"--transform=flags=rhS;s,^[.],{top},",
                 f"--directory={directory}",
                 ".",

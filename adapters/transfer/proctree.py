@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
+from adapters.transfer.proctar import KEPT_ATTRIBUTES
 from domain.errors import ActionFailed
 
 _PROGRAMS = ("sh", "unshare", "mount", "chroot", "tar")
@@ -25,6 +26,7 @@ _LAST_WORDS = 500
 _ENTER = r"""
 set -e
 directory=$1 same=$2 root=$3 top=$4
+shift 4
 cd "$directory"
 [ "$(stat -c %d:%i .)" = "$same" ]
 mount -t tmpfs -o size=64k,mode=755,nosuid,nodev none "$root"
@@ -45,7 +47,7 @@ cd "$root"
 case "$(chroot . tar --version)" in *GNU*) ;; *) exit 1 ;; esac
 echo ready
 exec chroot . tar --extract --file=- --directory=/ --preserve-permissions --same-owner --numeric-owner \
-    --delay-directory-restore --xattrs --xattrs-include=user.* --warning=no-timestamp --warning=no-unknown-keyword
+    --delay-directory-restore --xattrs "$@" --warning=no-timestamp --warning=no-unknown-keyword
 """
 
 
@@ -66,6 +68,7 @@ class ProcessTree:
             [
                 *("unshare", "--mount", "--propagation=private"),
                 *("sh", "-c", _ENTER, "sh", str(directory), f"{info.st_dev}:{info.st_ino}", _ROOT, top),
+                *(f"--xattrs-include={kept}" for kept in KEPT_ATTRIBUTES),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
