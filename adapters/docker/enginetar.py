@@ -12,7 +12,11 @@ _CHUNK = 1024 * 1024
 
 
 class EngineTar:
-    """`adapters.homes.HomeStream`. The engine keeps mtimes to the second and says nothing of sockets."""
+    """`adapters.homes.HomeStream`. The engine keeps mtimes to the second and says nothing of sockets.
+
+    Nor of a file that changes while it is read: only one that has become shorter ends the stream too early. What was
+    appended is not in it, and what was gone when its turn came is left out (docs/reliability.md).
+    """
 
     total: int | None = None
     sockets = 0

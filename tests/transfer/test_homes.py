@@ -1,11 +1,14 @@
 """The contract of Homes, on a real engine: read from the volume's directory, and through the engine alone."""
 
 import asyncio
+import io
 import os
 import socket
 import stat
+import struct
+import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from adapters.docker.labels import OPERATION
 from adapters.docker.runtime import DockerRuntime
 from adapters.transfer.pack import Unrestorable
 from adapters.transfer.proctar import ProcessTar
+from adapters.transfer.tarscan import TarBroken, TarScanner
 from domain.errors import ActionFailed, DataLost, Unreachable
 from domain.model import OperationId
 from domain.naming import volume_name
@@ -27,6 +31,19 @@ from tests.transfer.tars import made, member
 pytestmark = pytest.mark.docker
 
 OP = OperationId("operation")
+MIB = 1 << 20
+ACL = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", tag, permissions, number)
+    for tag, permissions, number in (
+        *((1, 6, 0xFFFFFFFF), (2, 4, 1001), (4, 4, 0xFFFFFFFF)),
+        *((16, 4, 0xFFFFFFFF), (32, 0, 0xFFFFFFFF)),
+    )
+)
+"""user::rw-, user:1001:r--, group::r--, mask::r--, other::---"""
+MAY_BIND = struct.pack("<IIIII", 0x02000001, 1 << 10, 0, 0, 0)
+"""cap_net_bind_service=ep"""
+LARGE = 32 * MIB
+"""More than the buffers between here and whoever reads it."""
 
 
 @pytest.fixture(params=[True, False], ids=["direct", "engine"])
@@ -51,6 +68,34 @@ async def test_what_was_read_is_written_again(homes: DockerHomes, volumes: Volum
     await extract(homes, workspace, [tar])
     assert snapshot(volumes.path(workspace), nanoseconds=homes.direct) == before
     assert volumes.holders(workspace) == []
+
+
+@pytest.mark.parametrize("by_engine", [False, True])
+async def test_what_else_belongs_to_a_file_is_kept(
+    docker_runtime: DockerRuntime, volumes: Volumes, by_engine: bool
+) -> None:
+    """Attributes of its user's, access control lists, also of a directory for what is made in it, and capabilities:
+    whoever extracts. (The engine's own tars hold capabilities only.)"""
+    workspace, home = await volumes.make()
+    (home / "file").write_text("x")
+    (home / "folder").mkdir()
+    kept = {
+        "file": {"user.note": b"mine\n\0", "system.posix_acl_access": ACL, "security.capability": MAY_BIND},
+        "folder": {"user.note": b"too", "system.posix_acl_default": ACL},
+    }
+    for name, attributes in kept.items():
+        for attribute, value in attributes.items():
+            os.setxattr(home / name, attribute, value)
+    homes = docker_runtime.homes()
+    tar, _ = await tar_of(homes, workspace)
+    await homes.renew(workspace, OP, nothing)
+    await extract(docker_runtime.homes(direct=not by_engine), workspace, [tar])
+    restored = volumes.path(workspace)
+    found = {
+        name: {attribute: os.getxattr(restored / name, attribute) for attribute in os.listxattr(restored / name)}
+        for name in kept
+    }
+    assert found == kept
 
 
 async def test_a_removal_that_was_held_up_removes_nothing(docker_runtime: DockerRuntime, volumes: Volumes) -> None:
@@ -310,17 +355,53 @@ async def test_a_tar_process_that_is_killed_is_no_end_of_the_home(tmp_path: Path
             list(chunks)
 
 
-async def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
-    """Nobody should use the home: what was read would be neither the old nor the new one."""
-    for change in (_shrink, _vanish):
-        (tmp_path / "a").write_bytes(os.urandom(4 << 20))
-        (tmp_path / "b").write_bytes(os.urandom(4 << 20))
-        with ProcessTar(tmp_path, "home") as stream:
-            chunks = iter(stream)
-            next(chunks)
-            change(tmp_path)
+@pytest.mark.parametrize("change", ["shrinks", "grows", "changes", "vanishes"])
+async def test_a_file_that_changes_while_it_is_read(homes: DockerHomes, volumes: Volumes, change: str) -> None:
+    """Nobody should use the home: what was read would be neither the old nor the new one, and is refused.
+
+    The engine refuses what has become shorter. Of the rest it says nothing: what was appended, or written over, after
+    it came to the file is not in its tar (docs/reliability.md).
+    """
+    workspace, home = await volumes.make()
+    whole = {name: os.urandom(LARGE) for name in ("a", "b")}
+    for name, content in whole.items():
+        (home / name).write_bytes(content)
+    async with homes.read(workspace) as stream:
+        chunks = iter(stream)
+        begun = await asyncio.to_thread(next, chunks)
+        file = home / _first(begun)
+        CHANGES[change](file)
+        if homes.direct:
             with pytest.raises(ActionFailed, match=r"changed|shrank|removed"):
-                list(chunks)
+                await asyncio.to_thread(_rest, begun, chunks)
+        elif change == "shrinks":
+            with pytest.raises(TarBroken):
+                await asyncio.to_thread(_rest, begun, chunks)
+        else:
+            tar = await asyncio.to_thread(_rest, begun, chunks)
+            with tarfile.open(fileobj=io.BytesIO(tar)) as opened:
+                found = opened.extractfile(f"home/{file.name}")
+                assert found
+                assert found.read()[: LARGE // 2] == whole[file.name][: LARGE // 2]
+
+
+async def test_a_file_that_is_gone_when_its_turn_comes(homes: DockerHomes, volumes: Volumes) -> None:
+    """Refused; the engine leaves it out, and all else is whole."""
+    workspace, home = await volumes.make()
+    for name in ("a", "b"):
+        (home / name).write_bytes(os.urandom(LARGE))
+    async with homes.read(workspace) as stream:
+        chunks = iter(stream)
+        begun = await asyncio.to_thread(next, chunks)
+        first = _first(begun)
+        (home / ("b" if first == "a" else "a")).unlink()
+        if homes.direct:
+            with pytest.raises(ActionFailed, match=r"changed|removed"):
+                await asyncio.to_thread(_rest, begun, chunks)
+        else:
+            tar = await asyncio.to_thread(_rest, begun, chunks)
+            with tarfile.open(fileobj=io.BytesIO(tar)) as opened:
+                assert {member.name: member.size for member in opened if member.isfile()} == {f"home/{first}": LARGE}
 
 
 async def test_a_stream_that_fails_is_not_taken_for_a_whole_one(homes: DockerHomes, volumes: Volumes) -> None:
@@ -341,11 +422,35 @@ def at_work() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if not thread.name.startswith(("docker_", "asyncio_"))}
 
 
-def _shrink(root: Path) -> None:
-    for name in ("a", "b"):
-        os.truncate(root / name, 1000)
+def _first(begun: bytes) -> str:
+    """The file that is being read: the engine sends what fits into its buffers, and then waits."""
+    with tarfile.open(fileobj=io.BytesIO(begun), mode="r|") as tar:
+        _, file = tar.next(), tar.next()
+    assert file
+    return Path(file.name).name
 
 
-def _vanish(root: Path) -> None:
-    for name in ("a", "b"):
-        (root / name).unlink()
+def _rest(begun: bytes, chunks: Iterator[bytes]) -> bytes:
+    scanner = TarScanner()
+    tar = b"".join([scanner.feed(begun), *(scanner.feed(chunk) for chunk in chunks)])
+    scanner.finish()
+    return tar
+
+
+def _append(file: Path) -> None:
+    with file.open("ab") as opened:
+        opened.write(os.urandom(MIB))
+
+
+def _write_over(file: Path) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(LARGE - MIB)
+        opened.write(os.urandom(MIB))
+
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "shrinks": lambda file: os.truncate(file, 1000),
+    "grows": _append,
+    "changes": _write_over,
+    "vanishes": Path.unlink,
+}
