@@ -1,7 +1,8 @@
 """Every operation as an activity: act, observe what it did, save, return what comes next.
 
 An attempt that fails counts itself in error_count before it raises (SPEC 6). An attempt that dies with its worker
-counts nothing: Temporal notices the missing heartbeat and runs another.
+counts nothing: Temporal notices the missing heartbeat and runs another. What the workspace itself said of it goes into
+the operation log, which its owner reads, and neither to Temporal nor into the worker's log.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from activities.pulse import Pulse
 from activities.reconcile import Reconciler
 from adapters.postgres.database import DatabaseUnavailable
 from adapters.telemetry.metrics import ATTEMPT_FAILURES
-from domain.errors import ActionFailed, Unreachable, is_terminal, reason_of
+from domain.errors import ActionFailed, Unreachable, WorkspaceError, is_terminal, outline, reason_of
 from domain.model import Operation
 from workflows.messages import NO_PLACE, OperateInput, Step, StepKind
 
@@ -79,10 +80,12 @@ class Operator:
                     raise ApplicationError(f"{error}", type="DatabaseUnavailable") from error
                 except Superseded as error:
                     # Nobody waits for this one's answer: a later attempt is under way.
-                    raise ApplicationError(f"{error}", type="Superseded") from error
-                except Exception as error:  # every class of failure is counted
+                    raise ApplicationError(f"{error}", type="Superseded") from None
+                except Exception as error:  # noqa: BLE001 - every class of failure is counted
                     ATTEMPT_FAILURES.labels(operation, reason_of(error)).inc()
-                    raise await self._counted(request, error) from error
+                    # Without its causes, which Temporal would store, too: they may be in words of the workspace.
+                    failure = await self._counted(request, error)
+                    raise failure.with_traceback(error.__traceback__) from None
 
     async def _attempt(self, operation: Operation, request: OperateInput, pulse: Pulse) -> Step:
         number = await self.reconciler.store.begin_attempt(request.op_id)
@@ -96,7 +99,7 @@ class Operator:
         except Exception as error:
             # A later attempt cuts off the one before it: what that one then fails with is no error of the workspace.
             if not await self.reconciler.store.is_current(request.op_id, number):
-                raise Superseded(f"attempt {number} of {request.op_id} was superseded ({error})") from error
+                raise Superseded(f"attempt {number} of {request.op_id} was superseded ({outline(error)})") from error
             raise
 
     async def _acted(self, operation: Operation, attempt: Attempt) -> Step:
@@ -117,7 +120,7 @@ class Operator:
                 until = until or clock() + self.patience.total_seconds()
                 if clock() + pause > until:
                     raise
-                log.warning("attempt_waits", operation=operation, message=str(error))
+                log.warning("attempt_waits", operation=operation, message=outline(error))
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
             attempt = await self._again(attempt)
@@ -131,9 +134,9 @@ class Operator:
 
     async def _counted(self, request: OperateInput, error: Exception) -> ApplicationError:
         reason = reason_of(error)
-        message = f"{error}"[:_MESSAGE_LIMIT] or type(error).__name__
+        message = _plain(outline(error))
         try:
-            count = await self.reconciler.store.count_error(request.workspace_id, request.op_id, message)
+            count = await self.reconciler.store.count_error(request.workspace_id, request.op_id, _in_full(error))
         except DatabaseUnavailable:
             # What no retry can mend is not tried again for the want of a count.
             final = is_terminal(reason, 0, self.reconciler.max_retries)
@@ -149,3 +152,14 @@ class Operator:
     def _delay(self, count: int) -> timedelta:
         """Exponential, with jitter: what failed together is not tried again together."""
         return self.backoff * float(2 ** (count - 1)) * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load
+
+
+def _in_full(error: Exception) -> str:
+    """For the operation log. It begins like the outline, by which the log knows it again when the operation ends."""
+    return _plain(f"{error}" if isinstance(error, WorkspaceError) else f"{type(error).__name__}: {error}")
+
+
+def _plain(text: str) -> str:
+    """A workspace may say what a database does not take (zero bytes) and what a terminal obeys."""
+    kept = text[:_MESSAGE_LIMIT]
+    return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in kept)

@@ -30,9 +30,17 @@ TERMINAL_REASONS = frozenset(
 
 
 class WorkspaceError(Exception):
-    """An operation could not do its work; the message says what happened."""
+    """An operation could not do its work; the message says what happened.
+
+    `words` is the part of the message that the workspace itself said, or what its files are called: it is for its
+    owner and nobody else.
+    """
 
     reason: ClassVar[ErrorReason]
+
+    def __init__(self, message: str, words: str = "") -> None:
+        super().__init__(message)
+        self.words = words
 
 
 class ActionFailed(WorkspaceError):
@@ -74,3 +82,17 @@ def is_terminal(reason: ErrorReason, error_count: int, max_retries: int = MAX_RE
 
 def reason_of(error: BaseException) -> ErrorReason:
     return error.reason if isinstance(error, WorkspaceError) else ErrorReason.RETRY_EXCEEDED
+
+
+def outline(error: BaseException) -> str:
+    """What happened, without the words of a workspace: fit for those who are not its owner. Of an error outside the
+    tree only its class, because nobody knows what it says."""
+    if not isinstance(error, WorkspaceError):
+        return type(error).__name__
+    text = str(error)
+    inner: BaseException | None = error
+    while inner is not None:
+        words = getattr(inner, "words", "")
+        text = text.replace(words, "…") if words else text
+        inner = inner.__cause__ or inner.__context__
+    return text

@@ -1,6 +1,7 @@
 """Optional encryption of everything that Temporal stores: AES-256-GCM, keys of one's own (TEMPORAL_PAYLOAD_KEYS).
 
-Search attributes, ids and names of workflows and activities stay readable: Temporal has to find things by them.
+Search attributes, ids, names of workflows and activities and types of failures stay readable: Temporal has to find
+things by them.
 """
 
 import os
@@ -11,7 +12,7 @@ from hashlib import sha256
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from temporalio.api.common.v1 import Payload
-from temporalio.converter import DataConverter, PayloadCodec
+from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 
 KEY_BYTES = 32
 ENCODING = b"binary/encrypted"
@@ -23,7 +24,14 @@ class PayloadUnreadable(Exception):
 
 
 def data_converter(keys: Sequence[bytes]) -> DataConverter:
-    return replace(DataConverter.default, payload_codec=EncryptingCodec(keys)) if keys else DataConverter.default
+    if not keys:
+        return DataConverter.default
+    return replace(
+        DataConverter.default,
+        payload_codec=EncryptingCodec(keys),
+        # Else messages and stack traces of failures would stay readable: a codec sees payloads only.
+        failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
+    )
 
 
 class EncryptingCodec(PayloadCodec):

@@ -213,7 +213,11 @@ class DockerSink:
         # At the root, not at the home: the engine refuses links that point above the directory it extracts to.
         # As an iterator, because a list would be taken for the fields of a form.
         stream = iter(tar)
-        await self.engine.transfer(lambda api: api.put_archive(self.container, "/", stream))
+        try:
+            await self.engine.transfer(lambda api: api.put_archive(self.container, "/", stream))
+        except ActionFailed as error:
+            # It names files.
+            raise ActionFailed(f"the home can't be written: {error}", str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,4 +174,4 @@ class Starting:
         elif ended.status == "paused":
             how = "was paused"
         said = f"; it said last: {words}" if words else ""
-        return ActionFailed(f"Container {container_name(workspace_id)} {how} before it answered{said}")
+        return ActionFailed(f"Container {container_name(workspace_id)} {how} before it answered{said}", words)

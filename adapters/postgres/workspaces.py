@@ -51,6 +51,7 @@ FROM workspaces w JOIN users u ON u.id = w.owner_user_id
     LEFT JOIN nodes n ON n.name = COALESCE(w.node, $2) WHERE w.id = $1
 """
 
+# The message comes through Temporal, without the words of the workspace ("…"): the last attempt has logged them.
 _FAIL = """
 WITH failed AS (
     UPDATE workspaces SET
@@ -59,7 +60,8 @@ WITH failed AS (
     WHERE id = $1 AND operation <> 'NONE' AND op_id = $2
     RETURNING id
 )
-UPDATE operations SET finished_at = now(), outcome = 'FAILED', error_reason = $3, error_message = $5
+UPDATE operations SET finished_at = now(), outcome = 'FAILED', error_reason = $3,
+    error_message = CASE WHEN starts_with(error_message, split_part($5, '…', 1)) THEN error_message ELSE $5 END
 WHERE id = $2 AND outcome IS NULL AND EXISTS (SELECT FROM failed)
 RETURNING operation, extract(epoch FROM finished_at - started_at)::float8 AS seconds
 """

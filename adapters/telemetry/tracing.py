@@ -1,14 +1,16 @@
 """Traces, off unless a collector is named: then every call below costs one comparison.
 
-Spans carry names, ids and SQL texts, never parameters, bodies or headers: those may be secrets.
+Spans carry names, ids and SQL texts, never parameters, bodies or headers: those may be secrets. Of an error they carry
+the class: its message may name files of a home, or the values of a query.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from urllib.parse import urlsplit
 
 from opentelemetry import trace
-from opentelemetry.trace import Span, SpanKind, Tracer
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 _tracer: Tracer | None = None
 _NOTHING: AbstractContextManager[Span | None] = nullcontext()
@@ -40,7 +42,7 @@ def span(name: str, kind: SpanKind = SpanKind.INTERNAL, **attributes: str | int)
     """Around a piece of work; None inside where tracing is off."""
     if _tracer is None:
         return _NOTHING
-    return _tracer.start_as_current_span(name, kind=kind, attributes=attributes)
+    return _telling(_tracer, name, kind, attributes)
 
 
 def sql_span(sql: str) -> AbstractContextManager[Span | None]:
@@ -63,6 +65,18 @@ def trace_id() -> str | None:
         return None
     found = trace.get_current_span().get_span_context()
     return trace.format_trace_id(found.trace_id) if found.is_valid else None
+
+
+@contextmanager
+def _telling(tracer: Tracer, name: str, kind: SpanKind, attributes: dict[str, str | int]) -> Iterator[Span]:
+    with tracer.start_as_current_span(
+        name, kind=kind, attributes=attributes, record_exception=False, set_status_on_exception=False
+    ) as current:
+        try:
+            yield current
+        except Exception as error:
+            current.set_status(Status(StatusCode.ERROR, type(error).__name__))
+            raise
 
 
 def _traces_url(endpoint: str) -> str:

@@ -54,9 +54,9 @@ class ProcessTar:
         code = self._tar.wait()
         self._listener.join()
         if code != 0:
-            raise ActionFailed(
-                f"the home can't be read: {' '.join(self._words)[-_LAST_WORDS:] or f'tar ended with {code}'}"
-            )
+            # It names files.
+            said = " ".join(self._words)[-_LAST_WORDS:]
+            raise ActionFailed(f"the home can't be read: {said or f'tar ended with {code}'}", said)
 
     def __enter__(self) -> Self:
         return self

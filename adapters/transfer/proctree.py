@@ -92,7 +92,9 @@ class ProcessTree:
         code = self._tar.wait()
         self._listener.join()
         if code != 0:
-            raise ActionFailed(f"the home can't be written: {self._said() or f'tar ended with {code}'}")
+            # It names files.
+            said = self._said()
+            raise ActionFailed(f"the home can't be written: {said or f'tar ended with {code}'}", said)
 
     def __enter__(self) -> Self:
         return self

@@ -2,7 +2,7 @@
 
 import pytest
 
-from domain.errors import MAX_RETRIES, WorkspaceError, is_terminal, reason_of
+from domain.errors import MAX_RETRIES, ActionFailed, ArchiveCorrupted, WorkspaceError, is_terminal, outline, reason_of
 from domain.model import ErrorReason, OperationId, WorkspaceId
 from domain.naming import archive_key, container_name, meta_key, node_queue, volume_name, workflow_id
 
@@ -35,6 +35,24 @@ def test_an_unknown_failure_is_retry_exceeded() -> None:
     assert reason_of(ValueError("?")) is ErrorReason.RETRY_EXCEEDED
     for error in WorkspaceError.__subclasses__():
         assert reason_of(error("no")) is error.reason
+
+
+def test_an_outline_leaves_out_what_is_the_workspaces() -> None:
+    """What its container said and what its files are called, however often the error was wrapped on its way."""
+    failed = ActionFailed("it ended with 1; it said last: my token is x", words="my token is x")
+    assert (str(failed), outline(failed)) == (
+        "it ended with 1; it said last: my token is x",
+        "it ended with 1; it said last: …",
+    )
+    wrapped = ArchiveCorrupted(f"not what was stored ({failed})")
+    wrapped.__cause__ = failed
+    assert outline(wrapped) == "not what was stored (it ended with 1; it said last: …)"
+    assert outline(ActionFailed("busy")) == "busy"
+
+
+def test_of_an_unknown_failure_only_its_class_is_told() -> None:
+    """Nobody knows what it says."""
+    assert outline(FileNotFoundError("/home/coder/my token is x")) == "FileNotFoundError"
 
 
 def test_names_are_those_of_the_specification() -> None:

@@ -19,6 +19,7 @@ from domain.model import DesiredState, ErrorReason, Operation, Phase
 from settings import Settings
 from tests.adapters.docker_registry import registry
 from tests.embedded import image
+from tests.harness.stored import stored_by_temporal
 from tests.integration.system import System, system
 
 Actuators = Callable[[Runtime], Mapping[Operation, Actuator]]
@@ -105,6 +106,43 @@ async def test_an_image_that_is_not_there_and_then_is(
         await on_docker.delete(workspace)
         await on_docker.until_phase(workspace, Phase.DELETED)
         api.remove_image(f"{name}:1", force=True)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_what_a_workspace_said_is_in_the_operation_log_only(
+    temporal_client: Client, database_url: str, *, known: bool
+) -> None:
+    """Its owner reads it there; whoever may look at Temporal does not, without any encryption."""
+    words = "the token is 12345"
+
+    async def start(_: Attempt) -> None:
+        raise (ActionFailed(f"it said: {words}", words) if known else ValueError(words)) from OSError(words)
+
+    async with system(temporal_client, database_url, MemoryRuntime(), "image", actuators=starting(start)) as running:
+        await running.until_phase(await running.create(), Phase.ERROR)
+        logged = await running.parts.database.fetchval(
+            "SELECT error_message FROM operations WHERE operation = 'STARTING'"
+        )
+        assert logged == (f"it said: {words}" if known else f"ValueError: {words}")
+        told = "\n".join([text async for text in stored_by_temporal(temporal_client)])
+    assert ("it said: …" if known else "ValueError") in told
+    assert words not in told
+
+
+async def test_whatever_a_workspace_says_can_be_kept_and_shown(temporal_client: Client, database_url: str) -> None:
+    """Zero bytes, which no database takes, and commands to the terminal of whoever reads it: the failure is counted
+    like every other."""
+
+    async def start(_: Attempt) -> None:
+        raise ActionFailed("it said: boom\0\x1b[2J\n\x9b1mbang", "boom\0\x1b[2J\n\x9b1mbang")
+
+    async with system(temporal_client, database_url, MemoryRuntime(), "image", actuators=starting(start)) as running:
+        row = await running.until_phase(await running.create(), Phase.ERROR)
+        assert (row.error_reason, row.error_count) == (ErrorReason.ACTION_FAILED, 3)
+        logged = await running.parts.database.fetchval(
+            "SELECT error_message FROM operations WHERE operation = 'STARTING'"
+        )
+        assert logged == "it said: boom\ufffd\ufffd[2J\n\ufffd1mbang"
 
 
 async def test_how_often_it_is_tried_is_a_setting(temporal_client: Client, database_url: str) -> None:

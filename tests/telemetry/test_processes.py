@@ -15,6 +15,7 @@ from temporalio.client import Client
 from domain.model import DesiredState, Phase, Workspace, WorkspaceId
 from domain.naming import workflow_id
 from tests.docs.test_deploy import expressions, metrics_in
+from tests.harness.stored import stored_of
 from tests.ports import free_port
 from tests.processes.conftest import Deploy
 from tests.processes.deployment import AT_REST, Deployment
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.docker
 
 NAME = "a-name-that-should-not-be-read"
 _WAKE = "SignalWithStartWorkflowExecution"
+NO_IMAGE = "127.0.0.1:9/nobody/has:this"
 
 
 @pytest.mark.timeout(900)
@@ -60,6 +62,7 @@ async def test_a_life_in_metrics_traces_logs_and_ciphers(deploy: Deploy, tempora
                 assert answer.status == 200, "an admin may look"
             await _one_trace(collected, workspace)
             await _ciphered(temporal_client, workspace, key)
+            await _failures_ciphered(temporal_client, broken)
             _logs(deployment, {workspace, broken})
         assert worker.alive
 
@@ -67,7 +70,7 @@ async def test_a_life_in_metrics_traces_logs_and_ciphers(deploy: Deploy, tempora
 async def _lives(deployment: Deployment, person: Person, client: Client) -> tuple[WorkspaceId, WorkspaceId]:
     """All that is counted happens once at least."""
     workspace = await person.create(NAME)
-    broken = await person.create("broken", image="127.0.0.1:9/nobody/has:this")
+    broken = await person.create("broken", image=NO_IMAGE)
     await deployment.until_phase(workspace, Phase.RUNNING)
     await deployment.runtime.stop(workspace)
     await until(lambda: _started(deployment, workspace, 2), AT_REST, "nobody noticed that it was gone")
@@ -239,6 +242,15 @@ async def _ciphered(client: Client, workspace: WorkspaceId, key: bytes) -> None:
     assert started.input.payloads[0].metadata["encoding"] == b"binary/encrypted"
     plain = await data_converter([os.urandom(32), key]).decode(started.input.payloads)
     assert workspace in str(plain)
+
+
+async def _failures_ciphered(client: Client, broken: WorkspaceId) -> None:
+    """What a failure says and where in the code it was, too; by its type it is known what Temporal is to do."""
+    told = await stored_of(client, workflow_id(broken))
+    assert "ImagePullFailed" in told or "Unreachable" in told
+    assert "Encoded failure" in told
+    assert NO_IMAGE not in told
+    assert "operate.py" not in told
 
 
 def _logs(deployment: Deployment, workspaces: set[WorkspaceId]) -> None:

@@ -5,6 +5,8 @@ import os
 
 import pytest
 from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
+from temporalio.exceptions import ApplicationError
 
 from domain.model import WorkspaceId
 from settings import SettingsError, load_settings, payload_keys
@@ -22,6 +24,30 @@ async def test_what_is_stored_shows_nothing_and_comes_back() -> None:
     assert await converter.decode(stored, [WorkspaceInput]) == [SECRET]
     again = await converter.encode([SECRET])
     assert stored[0].data != again[0].data, "the same value twice can't be told to be the same"
+
+
+async def test_failures_show_nothing_but_their_type() -> None:
+    """Message, stack trace and causes are encrypted like everything else; what Temporal retries by stays readable."""
+    converter, stored = data_converter([NEW]), Failure()
+    with pytest.raises(ApplicationError) as failed:
+        raise ApplicationError("a secret message", type="ActionFailed", non_retryable=True) from OSError("secret path")
+    await converter.encode_failure(failed.value, stored)
+    said = stored.SerializeToString()
+    assert b"secret" not in said
+    assert __file__.encode() not in said
+    assert (stored.application_failure_info.type, stored.application_failure_info.non_retryable) == (
+        "ActionFailed",
+        True,
+    )
+    back = await converter.decode_failure(stored)
+    assert isinstance(back, ApplicationError)
+    assert (back.message, str(back.cause)) == ("a secret message", "OSError: secret path")
+
+
+async def test_failures_of_before_encryption_are_read() -> None:
+    stored = Failure()
+    await data_converter([]).encode_failure(ApplicationError("as it was"), stored)
+    assert str(await data_converter([NEW]).decode_failure(stored)) == "as it was"
 
 
 async def test_keys_can_be_changed_while_histories_live() -> None:
