@@ -5,6 +5,7 @@ it now. One that this database never heard of waits for GC_RESTORED_DELAY: the d
 that can't read the database or the store completely deletes nothing.
 """
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,6 +24,7 @@ log = structlog.get_logger()
 
 RUN_KEY = "codehub/gc-run"
 """Counts GC's runs in the store itself: how a database that is an older backup is recognised."""
+_RUN = re.compile(rb"[0-9]{1,18}")
 _BATCH = 1000
 _NAMED = 200
 
@@ -114,7 +116,7 @@ class GarbageCollector:
     async def _stored_run(self) -> int:
         """How many runs the store has seen: more than the database, where that is an older backup."""
         body = await self.archives.read(RUN_KEY)
-        return int(body) if body and body.isdigit() else 0
+        return int(body) if body and _RUN.fullmatch(body) else 0
 
     async def _batches(self) -> AsyncIterator[list[StoredObject]]:
         batch: list[StoredObject] = []

@@ -35,4 +35,6 @@ async def is_intact(
         read += len(chunk)
         if moved is not None:
             moved(read)
+        if read > meta.size:
+            break
     return read == meta.size and digest.hexdigest() == meta.sha256

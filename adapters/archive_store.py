@@ -11,6 +11,10 @@ Fence = Callable[[], Awaitable[None]]
 """Raises when a later attempt has taken over."""
 
 
+LARGEST_SMALL = 1024 * 1024
+"""Bytes of a small object that are read: more than codehub ever writes, less than somebody else may have put there."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredObject:
     key: str
@@ -64,7 +68,7 @@ class ArchiveStore(ArchiveObserver, Protocol):
         ...
 
     async def read(self, key: str) -> bytes | None:
-        """A small object."""
+        """A small object, cut off at LARGEST_SMALL."""
         ...
 
     async def write(self, key: str, body: bytes) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import structlog
 from botocore.exceptions import ClientError
 
-from adapters.archive_store import Fence, OpenUpload, SmallObject, StoredObject
+from adapters.archive_store import LARGEST_SMALL, Fence, OpenUpload, SmallObject, StoredObject
 from adapters.s3.client import AWAY, NotStored, S3Config, code_of, is_missing, open_client, translated
 from adapters.s3.multipart import Moved, Multipart
 from adapters.transfer.flush import flush
@@ -125,7 +125,12 @@ class S3ArchiveStore:
         try:
             with translated(key):
                 answer = await self.client.get_object(Bucket=self.bucket, Key=key)
-                return SmallObject(await answer["Body"].read(), answer["ETag"])
+                # Whatever lies there: it must not fill this process.
+                body = bytearray()
+                async with answer["Body"] as stream:
+                    while chunk := await stream.content.read(LARGEST_SMALL - len(body)):
+                        body += chunk
+                return SmallObject(bytes(body), answer["ETag"])
         except NotStored:
             return None
 

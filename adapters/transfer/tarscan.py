@@ -16,6 +16,8 @@ _LINK = ord("1")
 _OLD_SPARSE = ord("S")
 _WITHOUT_DATA = frozenset(b"12356")
 _LONGEST_EXTENSION = 8 * 1024 * 1024
+_LONGEST_NUMBER = 20
+"""Digits: 2 to the 64th has as many."""
 
 
 class TarBroken(Exception):
@@ -167,7 +169,7 @@ def _say(said: _Said, key: bytes, value: bytes) -> None:
     match key:
         case b"size":
             # For entries that are too large for the plain field.
-            if not value.isdigit():
+            if not value.isdigit() or len(value) > _LONGEST_NUMBER:
                 raise TarBroken("a pax header holds no size")
             said.size = int(value)
         case b"path":
@@ -179,7 +181,7 @@ def _say(said: _Said, key: bytes, value: bytes) -> None:
 def _records(body: bytes) -> Iterator[tuple[bytes, bytes]]:
     position = 0
     while position < len(body):
-        digits, space, _ = body[position : position + 20].partition(b" ")
+        digits, space, _ = body[position : position + _LONGEST_NUMBER].partition(b" ")
         length = int(digits) if space and digits.isdigit() else 0
         # Its own digits, a space, an equals sign and a newline are the least.
         if length < len(digits) + 3 or position + length > len(body):

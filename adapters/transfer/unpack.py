@@ -33,6 +33,9 @@ def unpack(source: Iterable[bytes], meta: ArchiveMeta, unpacked: Unpacked) -> It
     try:
         while raw := reader.read(_OUTPUT):
             unpacked.raw_size += len(raw)
+            if unpacked.raw_size > meta.raw_size:
+                # Its checksum would tell in the end, but by then a bomb has filled the disk.
+                raise ArchiveCorrupted(f"the archive holds more than the {meta.raw_size} bytes of tar that were stored")
             yield unpacked.scanner.feed(raw)
         counted.drain()
         _check(meta, unpacked)

@@ -215,6 +215,17 @@ async def test_a_bucket_of_another_installation_is_left_alone(database: Database
     assert (report.held, len(await keys(store))) == (True, 2)
 
 
+@pytest.mark.parametrize("count", [b"nonsense", b"9" * 30, b"9" * 5000])
+async def test_a_count_of_runs_that_is_none_is_not_believed(
+    database: Database, store: S3ArchiveStore, count: bytes
+) -> None:
+    """Whoever can write to the bucket can't keep GC from its work by a number that nothing can hold."""
+    await put(store, await workspace(database, Phase.DELETED), 1)
+    await store.write(RUN_KEY, count)
+    report = await collector(database, store).collect(GcInput())
+    assert (report.held, report.deleted, await keys(store)) == (False, 2, set())
+
+
 async def test_a_dry_run_changes_nothing(database: Database, store: S3ArchiveStore) -> None:
     orphan = await put(store, await workspace(database, Phase.DELETED), 1)
     report = await collector(database, store).collect(GcInput(dry_run=True))

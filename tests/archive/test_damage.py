@@ -119,6 +119,8 @@ async def test_a_meta_that_is_missing_or_wrong_is_found(damaged: Damaged) -> Non
         b"{}",
         b"\xff\xfe",
         damaged.meta[:-5],
+        b'{"sha256": "' + b"0" * 5_000_000 + b'"}',
+        meta.model_copy(update={"raw_size": 10**30}).model_dump_json().encode(),
         meta.model_copy(update={"sha256": "0" * 64}).model_dump_json().encode(),
         meta.model_copy(update={"size": meta.size + 1}).model_dump_json().encode(),
         meta.model_copy(update={"raw_size": meta.raw_size + 512}).model_dump_json().encode(),

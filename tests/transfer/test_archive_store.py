@@ -5,16 +5,20 @@ import hashlib
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from adapters.archive_store import OpenUpload
+from activities.integrity import is_intact
+from adapters.archive_store import LARGEST_SMALL, OpenUpload
 from adapters.s3.client import S3Config
 from adapters.s3.store import S3ArchiveStore, open_store
+from domain.archive import ArchiveMeta
 from domain.errors import ActionFailed, DataLost, Unreachable
+from domain.model import OperationId, WorkspaceId
 from domain.observation import Presence
 from tests.conftest import S3
 from tests.faults.proxy import FaultProxy, eventually
@@ -64,6 +68,46 @@ def at(s3: S3) -> Opened:
             yield store
 
     return opened
+
+
+SMALL = ArchiveMeta(
+    format_version=1,
+    workspace_id=WorkspaceId("w"),
+    archive_op_id=OperationId("o"),
+    sha256="0" * 64,
+    size=1000,
+    raw_size=10240,
+    entries=1,
+    codehub_version="1",
+    created_at=datetime.now(UTC),
+)
+
+
+@asynccontextmanager
+async def endless() -> AsyncIterator[str]:
+    """A store that is asked for an object and never comes to its end. Waits until whoever asked has left."""
+    connections: set[asyncio.Task[None]] = set()
+
+    async def go_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b'HTTP/1.1 200 OK\r\nETag: "x"\r\nTransfer-Encoding: chunked\r\n\r\n')
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+                await writer.drain()
+
+    def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.add(asyncio.ensure_future(go_on(reader, writer)))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with asyncio.timeout(30):
+            await asyncio.gather(*connections)
+    finally:
+        server.close()
+        for one in connections:
+            one.cancel()
 
 
 async def test_what_was_uploaded_is_what_is_downloaded(archives: S3ArchiveStore) -> None:
@@ -326,6 +370,30 @@ async def test_small_objects_are_replaced_only_where_nobody_else_did(archives: S
     assert not await archives.replace(KEY, b"late", None)
     assert await archives.read(KEY) == b"second"
     assert not await archives.replace("workspace/absent", b"late", first)
+
+
+async def test_a_small_object_is_read_up_to_its_bound(archives: S3ArchiveStore) -> None:
+    """Whatever somebody put in its place; all of it where it is one of ours."""
+    await archives.write(KEY, b"x" * LARGEST_SMALL)
+    assert await archives.read(KEY) == b"x" * LARGEST_SMALL
+    await archives.write(KEY, b"x" * (3 * LARGEST_SMALL))
+    found = await archives.look(KEY)
+    assert found
+    assert found.body == b"x" * LARGEST_SMALL
+    assert await archives.replace(KEY, b"ours", found)
+    assert await archives.read(KEY) == b"ours"
+
+
+async def test_a_small_object_that_never_ends_is_given_up(at: Opened) -> None:
+    """A store that goes on and on takes neither the worker's memory nor its time."""
+    async with endless() as endpoint, at(endpoint) as store, asyncio.timeout(30):
+        assert await store.read(KEY) == b"x" * LARGEST_SMALL
+
+
+async def test_an_archive_that_never_ends_is_not_intact(at: Opened) -> None:
+    """Reading it back stops where it should have ended."""
+    async with endless() as endpoint, at(endpoint) as store, asyncio.timeout(30):
+        assert not await is_intact(store, KEY, SMALL)
 
 
 async def test_a_lost_answer_to_a_replacement_is_no_refusal(s3: S3, at: Opened) -> None:

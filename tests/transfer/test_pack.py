@@ -18,7 +18,7 @@ from adapters.transfer.unpack import Unpacked, unpack
 from domain.archive import ArchiveMeta
 from domain.errors import ArchiveCorrupted
 from domain.model import OperationId, WorkspaceId
-from tests.transfer.tars import header, in_pieces, in_random_pieces, made, member, scanned
+from tests.transfer.tars import header, in_pieces, in_random_pieces, made, member, pax, scanned
 
 MEMORY = """
 import resource, sys
@@ -187,6 +187,27 @@ def test_a_tar_without_an_end_is_found_even_with_the_right_checksum() -> None:
     packed.scanner.ended = True
     body = b"".join(pack([header(b"home/a", b"0", b"00000000000\0")], packed))
     with pytest.raises(ArchiveCorrupted, match="end-of-archive"):
+        unpacked(body, meta_of(packed))
+
+
+def test_a_bomb_is_given_up_where_the_home_would_end() -> None:
+    """Bytes that grow beyond what was stored never get to a disk, whatever their checksum will turn out to be."""
+    honest = packed_tar(made([(member("home/a"), b"x")]))[1]
+    bomb, its_own = packed_tar(made([(member("home/zeros"), bytes(64 * MIB))]))
+    meta = its_own.model_copy(update={"raw_size": honest.raw_size})
+    written: list[bytes] = []
+    with pytest.raises(ArchiveCorrupted, match=f"more than the {honest.raw_size} bytes"):
+        written.extend(unpack(in_pieces(bomb, 10**9), meta, Unpacked()))
+    assert sum(map(len, written)) <= honest.raw_size
+
+
+def test_a_tar_that_breaks_the_reader_is_a_corrupted_archive() -> None:
+    """A number of more digits than Python reads is no number."""
+    packed = Packed()
+    packed.scanner.ended = True
+    tar = pax(("size", "9" * 5000)) + header(b"home/a", b"0", b"00000000000\0")
+    body = b"".join(pack([tar], packed))
+    with pytest.raises(ArchiveCorrupted):
         unpacked(body, meta_of(packed))
 
 

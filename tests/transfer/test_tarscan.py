@@ -198,6 +198,8 @@ def test_data_between_the_end_markers_is_refused() -> None:
         pax(("size", "-1000")) + header(b"a", b"0", b"0") + END,
         pax(("size", "ten")) + header(b"a", b"0", b"0") + END,
         pax(("size", "")) + header(b"a", b"0", b"0") + END,
+        pax(("size", "9" * 5000)) + header(b"a", b"0", b"0") + END,
+        pax(("size", "1" + "0" * 20)) + header(b"a", b"0", b"0") + END,
         header(b"pax", b"x", b"00000000020") + b"no length".ljust(BLOCK, b"\0") + END,
         header(b"pax", b"x", b"00000000010") + b"-5 size=".ljust(BLOCK, b"\0") + END,
         header(b"pax", b"x", b"77777777777") + END,
