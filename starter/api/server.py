@@ -132,6 +132,8 @@ async def serve_app(app: Any, listener: socket.socket, stop: asyncio.Event, prot
     config = uvicorn.Config(
         app,
         http=protocol,
+        # The API has none, and those of workspaces are the proxy's.
+        ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,

@@ -14,7 +14,7 @@ from starter.proxy import answers
 from starter.proxy.body import BadBody, Body
 from starter.proxy.client import Client, client_behind
 from starter.proxy.exchange import Exchange
-from starter.proxy.head import HEAD_END, LARGEST_HEAD, BadMessage, RequestHead, read_request
+from starter.proxy.head import HEAD_END, LARGEST_HEAD, BadMessage, read_request
 from starter.proxy.headers import without_upgrade
 from starter.proxy.tunnel import Tunnel
 
@@ -95,6 +95,10 @@ class Door(HttpToolsProtocol):
             if self._body is None:
                 self._next()
 
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - it says nothing
+        """By uvicorn, to what it does not take though we do: unknown methods, targets that are no path."""
+        self._refuse(BadMessage("This is no request that is understood here."))
+
     def write(self, data: bytes) -> None:
         if not self.transport.is_closing():
             self.transport.write(data)
@@ -148,7 +152,7 @@ class Door(HttpToolsProtocol):
                 else:
                     data = self._take_body(self._body, data)
         except (BadMessage, BadBody) as error:
-            self._refuse(error, data)
+            self._refuse(error)
         finally:
             self._is_consuming = False
 
@@ -167,16 +171,23 @@ class Door(HttpToolsProtocol):
         head = read_request(raw)
         if head.method == b"CONNECT":
             raise BadMessage("This is no forward proxy.", 405)
+        if head.is_websocket and head.body is not None:
+            raise BadMessage("A WebSocket's handshake has no body.")
+        place = self.proxy.places.find(head.host, head.target)
+        if place is None and head.is_websocket:
+            raise BadMessage("There is no WebSocket here.", 404)
         self._is_busy, self._is_answered = True, False
         self._body = head.body
-        place = self.proxy.places.find(head.host, head.target)
         if place is not None:
             client = client_behind(self._peer, head, self.proxy.trusted) if self._peer_is_trusted else self._peer
             self._exchange = Exchange(self, head, client)
             self._exchange.start(place)
         else:
-            self._give_to_api(head, raw)
-        return self._rest_of_this_protocol(data[end:])
+            # Only what comes of this request is its cycle.
+            self.cycle = None  # type: ignore[assignment]
+            # An upgrade is not for the API to follow, and a parser that has seen one reads nothing more.
+            super().data_received(without_upgrade(head) if b"upgrade" in head.values else raw)
+        return data[end:]
 
     def _take_body(self, body: Body, data: bytes) -> bytes:
         piece, rest, is_over = body.take(data)
@@ -192,21 +203,6 @@ class Door(HttpToolsProtocol):
             if self._is_answered and self._is_busy:
                 self._next()
         return rest
-
-    def _give_to_api(self, head: RequestHead, raw: bytes) -> None:
-        if b"upgrade" in head.values and not head.is_websocket:
-            # Not for us to follow; and a parser that has seen it reads nothing more.
-            raw = without_upgrade(head)
-        super().data_received(raw)
-
-    def _rest_of_this_protocol(self, rest: bytes) -> bytes:
-        """Uvicorn may have given the connection to its own WebSocket protocol."""
-        protocol = self.transport.get_protocol()
-        if protocol is self or not rest:
-            return rest
-        if isinstance(protocol, asyncio.Protocol):
-            protocol.data_received(rest)
-        return b""
 
     def _next(self) -> None:
         self._exchange = None
@@ -241,21 +237,25 @@ class Door(HttpToolsProtocol):
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(_HEAD_SECONDS, self.transport.close)
 
-    def _refuse(self, error: BadMessage | BadBody, rest: bytes) -> None:
-        exchange, self._exchange = self._exchange, None
-        if exchange is None and self._is_busy:
-            # The API is at it already: uvicorn finds the same mistake, and answers.
-            super().data_received(rest)
-            self.transport.close()
-            return
-        if exchange is not None:
+    def _refuse(self, error: BadMessage | BadBody) -> None:
+        has_answer = False
+        if self._exchange is not None:
+            exchange, self._exchange = self._exchange, None
             has_answer = exchange.relay is not None and exchange.relay.has_started
             exchange.client_lost()
-            if has_answer:
-                self.transport.close()
-                return
-        status = error.status if isinstance(error, BadMessage) else 400
-        self.write(answers.error(status, "bad_request", str(error)).to_bytes(b"", close=True))
+        elif self._is_busy and self.cycle is not None:
+            # To the API it is as if the client had left. It gets nothing of the rest: uvicorn reads less strictly than
+            # we do, and might find another request in it.
+            has_answer = self.cycle.response_started
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if has_answer and not self._is_answered:
+            # It breaks off: whoever gets it must not take it for whole.
+            self.transport.close()
+            return
+        if not has_answer:
+            status = error.status if isinstance(error, BadMessage) else 400
+            self.write(answers.error(status, "bad_request", str(error)).to_bytes(b"", close=True))
         self._linger()
 
     def _linger(self) -> None:

@@ -69,6 +69,7 @@ async def world(server: World) -> AsyncIterator[World]:
     server.proxy.directory.invalidate_all()
     server.proxy.activity.seen.clear()
     server.wakes.woken.clear()
+    server.seen.clear()
     yield server
     await comes(lambda: not server.proxy.open)
 

@@ -7,7 +7,7 @@ Temporal is stood in for by `RecordedWakes`, as in tests.api.world: the proxy on
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -15,6 +15,7 @@ from uuid import uuid4
 import uvicorn
 from argon2 import PasswordHasher
 from redis.asyncio import Redis
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from adapters.postgres.database import open_database
 from adapters.redis.events import EventBus
@@ -29,28 +30,13 @@ from starter.api.passwords import Passwords
 from starter.api.server import listen
 from starter.proxy.proxy import Proxy
 from tests.api.world import PASSWORD, RecordedWakes, busy, until
+from tests.raw_http import RawClient, Reply, closed, reply
 
-__all__ = ["until"]
+__all__ = ["Reply", "closed", "reply", "until"]
 
 END_SECONDS = 30.0
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class Reply:
-    """An HTTP answer, taken apart from raw bytes."""
-
-    status: int
-    headers: list[tuple[str, str]]
-    body: bytes
-
-    def get(self, name: str) -> str | None:
-        found = self.all(name)
-        return found[0] if found else None
-
-    def all(self, name: str) -> list[str]:
-        return [value for key, value in self.headers if key.lower() == name.lower()]
 
 
 @dataclass
@@ -134,20 +120,13 @@ class Person:
 
 
 @dataclass(frozen=True)
-class World:
-    port: int
+class World(RawClient):
     proxy: Proxy
     deps: Dependencies
     wakes: RecordedWakes
     redis: Redis
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def origin(self) -> str:
-        return f"http://{self.host}"
+    seen: list[str]
+    """What got to the API and the dashboard: method and path of each request."""
 
     async def person(self, username: str) -> Person:
         hashed = await self.deps.passwords.hash(PASSWORD)
@@ -187,31 +166,6 @@ class World:
             await self.deps.database.fetchval("SELECT desired_state FROM workspaces WHERE id = $1", workspace_id)
         )
 
-    async def raw(self, data: bytes, seconds: float = 30) -> bytes:
-        """Everything that is answered to these bytes on a connection of their own, until it is closed or quiet."""
-        answer = b""
-        async with self.connect() as (reader, writer):
-            writer.write(data)
-            with suppress(TimeoutError, ConnectionError):
-                async with asyncio.timeout(seconds):
-                    while piece := await reader.read(65536):
-                        answer += piece
-                        if _is_whole(answer, data.startswith(b"HEAD ")):
-                            break
-        return answer
-
-    @asynccontextmanager
-    async def connect(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
-        try:
-            yield reader, writer
-        except BaseException:
-            # Whoever is at the other end may read no more: an orderly end would wait for it.
-            writer.transport.abort()
-            raise
-        finally:
-            await closed(writer)
-
     async def get(
         self, path: str, person: Person | None = None, method: str = "GET", body: bytes = b"", /, **headers: str
     ) -> Reply:
@@ -219,10 +173,7 @@ class World:
         named = {"Host": self.host, **{name.replace("_", "-"): value for name, value in headers.items()}}
         if person is not None:
             named.setdefault("Cookie", person.cookie)
-        if body:
-            named["Content-Length"] = str(len(body))
-        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items()), "", ""]
-        return reply(await self.raw("\r\n".join(lines).encode("latin-1") + body), method)
+        return await self.send(method, path, named, body)
 
     async def open(self, path: str, person: Person | None, method: str = "GET", /, **headers: str) -> Reply:
         """As a browser's address bar does."""
@@ -237,48 +188,6 @@ async def comes(condition: Callable[[], bool], seconds: float = 30) -> None:
         return condition()
 
     await until(is_true, seconds)
-
-
-async def closed(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with suppress(ConnectionError, BrokenPipeError):
-        await writer.wait_closed()
-
-
-def reply(raw: bytes, method: str = "GET") -> Reply:
-    assert raw, "nothing was answered"
-    head, _, body = raw.partition(b"\r\n\r\n")
-    first, *lines = head.decode("latin-1").split("\r\n")
-    headers = [(line.partition(":")[0], line.partition(":")[2].strip()) for line in lines]
-    return Reply(int(first.split(" ")[1]), headers, b"" if method == "HEAD" else dechunked(headers, body))
-
-
-def dechunked(headers: list[tuple[str, str]], body: bytes) -> bytes:
-    if ("transfer-encoding", "chunked") not in [(name.lower(), value.lower()) for name, value in headers]:
-        return body
-    pieces = b""
-    while body:
-        size, _, body = body.partition(b"\r\n")
-        length = int(size, 16)
-        if not length:
-            break
-        pieces, body = pieces + body[:length], body[length + 2 :]
-    return pieces
-
-
-def _is_whole(answer: bytes, has_no_body: bool) -> bool:
-    head, end, body = answer.partition(b"\r\n\r\n")
-    if not end:
-        return False
-    low = head.lower()
-    if b" 101 " in head[:14] or b" 100 " in head[:14]:
-        return False
-    if has_no_body or head[8:13] in {b" 204 ", b" 304 "}:
-        return True
-    if b"transfer-encoding: chunked" in low:
-        return b"0\r\n" in body and body.endswith(b"\r\n\r\n")
-    found = re.search(rb"content-length: (\d+)", low)
-    return found is not None and len(body) >= int(found[1])
 
 
 @asynccontextmanager
@@ -306,10 +215,12 @@ async def serving(
     hub = f"http://hub.localhost:{listener.getsockname()[1]}"
     hosts = Hosts(host_pattern, hub) if host_pattern else None
     proxy = Proxy(deps, bus, flush_interval=flush_interval, hosts=hosts)
+    seen: list[str] = []
     server = uvicorn.Server(
         uvicorn.Config(
-            proxy.around(create_app(deps)),
+            proxy.around(_noted(create_app(deps), seen)),
             http=proxy.protocol,
+            ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
@@ -322,7 +233,7 @@ async def serving(
     async with proxy.running():
         serving = asyncio.create_task(server._serve([listener]))
         try:
-            yield World(listener.getsockname()[1], proxy, deps, wakes, redis)
+            yield World(listener.getsockname()[1], proxy, deps, wakes, redis, seen)
         finally:
             server.should_exit = True
             async with asyncio.timeout(END_SECONDS):
@@ -345,3 +256,12 @@ async def workspace(handler: Handler | None = None) -> AsyncIterator[Workspace]:
         for writer in list(made.writers):
             writer.transport.abort()
         await comes(lambda: not made.writers)
+
+
+def _noted(app: ASGIApp, seen: list[str]) -> ASGIApp:
+    async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            seen.append(f"{scope.get('method', scope['type'])} {scope['path']}")
+        await app(scope, receive, send)
+
+    return noting
