@@ -62,8 +62,9 @@ RETURNING name
 
 _LOST = """
 SELECT w.id FROM workspaces w JOIN nodes n ON n.name = w.node
-WHERE n.removed_at IS NULL AND n.lost_at IS NOT NULL AND w.node IS NOT NULL AND w.phase <> 'DELETED'
-  AND (w.operation <> 'NONE' OR w.phase IN ('STANDBY', 'RUNNING', 'DELETING'))
+WHERE n.lost_at IS NOT NULL AND w.node IS NOT NULL AND w.phase <> 'DELETED'
+  AND (w.operation <> 'NONE' OR (n.removed_at IS NULL AND w.phase IN ('STANDBY', 'RUNNING', 'DELETING')))
+ORDER BY w.operation = 'NONE', w.phase <> 'RUNNING'
 """
 
 _RETURNED = """
@@ -209,7 +210,8 @@ class Nodes:
         """A person says that it will not come back. Refused while it is heard of."""
         async with self.database.transaction() as connection:
             done = await connection.execute(
-                "UPDATE nodes SET removed_at = now() WHERE name = $1 AND removed_at IS NULL"
+                "UPDATE nodes SET removed_at = now(), lost_at = COALESCE(lost_at, now())"
+                " WHERE name = $1 AND removed_at IS NULL"
                 " AND seen_at < now() - $2::interval",
                 name,
                 self.lost_after,

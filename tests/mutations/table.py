@@ -52,7 +52,7 @@ MUTATIONS = [
         5,
         "an attempt that is delivered after its operation is over acts once more",
         "activities/operate.py",
-        "if number is None or ws is None or ws.op_id != request.op_id or",
+        "if begun is None or ws is None or ws.op_id != request.op_id or",
         "if ws is None or",
         "tests/harness/test_every_activity.py::test_run_twice_it_leaves_the_same_world",
     ),
