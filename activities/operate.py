@@ -171,8 +171,8 @@ class Operator:
 
 
 def _time_used(begun: Begun) -> timedelta:
-    """Of the operation's timeout, when an attempt begins. What was spent in a queue does not count; and after an attempt
-    of which nothing was heard, as when its worker died, the clock starts anew: Temporal counts how often."""
+    """Of the operation's timeout, when an attempt begins. What was spent in a queue does not count. After an attempt
+    that nobody heard the end of, as when its worker died, the clock starts anew; the workflow sees to how often."""
     if begun.number == 1 or begun.number > begun.failed + 1:
         return timedelta(0)
     return max(timedelta(0), begun.ran - _in_queue())

@@ -79,6 +79,8 @@ class Progress:
 class Entry:
     workspace: Workspace
     progress: Progress | None = None
+    waits: bool = False
+    """For its turn: nobody has taken up its operation yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,7 @@ def to_entry(row: asyncpg.Record) -> Entry:
     progress = None
     if row["bytes_done"] is not None:
         progress = Progress(row["bytes_done"], row["bytes_total"], row["attempts"])
-    return Entry(to_workspace(row), progress)
+    return Entry(to_workspace(row), progress, waits=row["attempts"] == 0)
 
 
 def _logged(row: asyncpg.Record) -> LoggedOperation:

@@ -22,8 +22,8 @@ _WORKER = Actor(ActorKind.SYSTEM, "codehub", reason="its worker started")
 _REGISTER = """
 INSERT INTO nodes AS n (name, engine_id, address, capacity, cpus, memory, marker) VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (name) DO UPDATE SET
-    engine_id = $2, address = $3, capacity = $4, cpus = $5, memory = $6, marker = $7, seen_at = now(), lost_at = NULL,
-    removed_at = NULL
+    engine_id = $2, address = $3, capacity = $4, cpus = $5, memory = $6, marker = $7, lost_at = NULL, removed_at = NULL,
+    heard_since = CASE WHEN n.seen_at < now() - $10::interval THEN now() ELSE n.heard_since END, seen_at = now()
 WHERE n.removed_at IS NOT NULL
     OR (n.engine_id = $2 AND (n.marker IS NULL OR n.marker = $7 OR $8))
     OR (n.seen_at < now() - $9::interval AND NOT EXISTS (
@@ -78,6 +78,13 @@ SELECT id, (desired_state = 'RUNNING' OR phase = 'RUNNING') AS runs FROM workspa
 WHERE node = $1 AND move_to IS NULL AND operation = 'NONE' AND deleted_at IS NULL
   AND phase IN ('STANDBY', 'RUNNING') AND desired_state IN ('STANDBY', 'RUNNING')
 ORDER BY phase = 'RUNNING', phase_changed_at LIMIT $2 FOR UPDATE SKIP LOCKED
+"""
+
+# A place on a node that takes none is no place: who is still at home gets another, who is in the store takes any.
+_NO_PLACES = """
+UPDATE workspaces w SET move_to = NULL FROM nodes n
+WHERE w.move_to = n.name AND w.move_to IS NOT NULL AND w.operation = 'NONE' AND w.node IS DISTINCT FROM w.move_to
+  AND (n.lost_at IS NOT NULL OR n.cordoned_at IS NOT NULL OR n.removed_at IS NOT NULL)
 """
 
 # On the way to another node. What is deleted or waits for a person goes nowhere, whatever an older version left there.
@@ -151,6 +158,7 @@ class Nodes:
                     told.marker,
                     told.holds_homes,
                     self.lost_after,
+                    self.gap,
                 )
         return found is True
 
@@ -228,6 +236,7 @@ class Nodes:
         """Keep a place elsewhere for the next homes of a drained node, and let them go there."""
         async with Placements(self.database).deciding() as deciding:
             connection = deciding.connection
+            await connection.execute(_NO_PLACES)
             under_way = await connection.fetchval(_UNDER_WAY)
             leavers = await connection.fetch(_LEAVERS, name, max(0, at_once - under_way))
             places = await deciding.places()

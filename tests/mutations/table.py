@@ -84,8 +84,8 @@ MUTATIONS = [
         6,
         "a claim that nobody heard of waits for its timeout",
         "coordinator/stragglers.py",
-        "return was != like or monotonic() - at > self.again",
-        "return was == like",
+        "return told is None or told.like != like or self.clock() > told.again_at",
+        "return told is not None and told.like == like",
         "tests/harness/test_unheard.py::test_a_claim_that_nobody_heard_of_is_taken_up",
     ),
     Mutation(

@@ -55,6 +55,7 @@ class Fleet:
     database: Database
     database_url: str
     owner: str
+    redis_url: str
     runtimes: dict[str, MemoryRuntime] = field(default_factory=dict)
     """What a node holds stays when its worker goes."""
 
@@ -71,7 +72,7 @@ class Fleet:
         async with AsyncExitStack() as stack:
             database = await open_database(self.database_url)
             stack.push_async_callback(database.close)
-            redis: Redis = Redis.from_url("redis://127.0.0.1:1")
+            redis: Redis = Redis.from_url(self.redis_url)
             stack.push_async_callback(redis.aclose)
             reconciler = Reconciler(
                 WorkspaceStore(database), runtime, NoArchives(), node, settings.timeouts, pace(settings)
@@ -138,18 +139,18 @@ class Fleet:
 
 
 def quick(**others: object) -> Settings:
-    return Settings(
-        **{"limits_max_running_per_user": 1000, "limits_max_running_global": 1000, "coordinator_retry_interval": 0.2, "reconciler_retry_backoff": 0.05, "worker_drain_seconds": 1, **others}  # type: ignore[arg-type]
-    )
+    limits = {"limits_max_running_per_user": 1000, "limits_max_running_global": 1000}
+    waits = {"coordinator_retry_interval": 0.2, "reconciler_retry_backoff": 0.05, "worker_drain_seconds": 1}
+    return Settings.model_validate({**limits, **waits, **others})
 
 
 @asynccontextmanager
-async def fleet(client: Client, database_url: str) -> AsyncIterator[Fleet]:
+async def fleet(client: Client, database_url: str, redis_url: str = "redis://127.0.0.1:1") -> AsyncIterator[Fleet]:
     database = await open_database(database_url)
     try:
         owner = await database.fetchval(
             "INSERT INTO users (username, password_hash) VALUES ('alice', '') RETURNING id::text"
         )
-        yield Fleet(client, database, database_url, owner)
+        yield Fleet(client, database, database_url, owner, redis_url)
     finally:
         await database.close()

@@ -132,6 +132,14 @@ async def test_one_node_needs_no_choice(database: Database) -> None:
     assert (step.kind, step.task_queue, step.status and step.status.node) == (StepKind.RUN, None, "local")
 
 
+async def test_nothing_is_placed_on_a_node_that_has_not_registered(database: Database) -> None:
+    """A second worker starts while its Docker is down: it runs workflows already, and homes go to the node there is."""
+    await _register(database, local=None)
+    (id_,) = await _workspaces(database, 1)
+    step = await _reconciler(database, "b").step(id_)
+    assert (step.kind, step.task_queue, step.status and step.status.node) == (StepKind.RUN, "codehub", "local")
+
+
 async def test_what_is_remembered_is_gone_by_until_a_sweep_contradicts_it(database: Database) -> None:
     """A worker elsewhere claims on what the row says while the node's observer vouches for it, and else has the node
     asked."""
@@ -143,6 +151,7 @@ async def test_what_is_remembered_is_gone_by_until_a_sweep_contradicts_it(databa
     row = await at_home.store.load(id_)
     assert row
     assert (row.node, row.op_id is not None) == ("a", True)
+    assert await at_home.store.begin_attempt(row.op_id)  # type: ignore[arg-type]
     assert (await elsewhere.step(id_)).kind is StepKind.ASK, "an operation under way has to be looked at"
     await at_home.runtime.create_volume(id_, row.op_id)  # type: ignore[arg-type]
     await database.execute("UPDATE workspaces SET desired_state = 'STANDBY' WHERE id = $1", id_)
