@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from domain.model import WorkspaceId
-from tests.workflows.script import GONE, STATUS, WAIT, Script, run_step
+from tests.workflows.script import GO_ON, GONE, STATUS, WAIT, Script, run_step
 from workflows.messages import WAKE, ReconcileInput, Step, StepKind, WorkspaceInput
 from workflows.workspace import WorkspaceWorkflow
 
@@ -78,8 +78,6 @@ async def test_an_operation_that_no_worker_takes_is_reconciled_until_the_node_is
 
 
 FOR_HOURS = 3600.0
-GO_ON = Step(StepKind.ASK)
-"""What reconcile answers whoever waits for a node that lives."""
 
 
 @pytest.mark.parametrize("step", [replace(run_step(), task_queue="node-b"), ASK], ids=["operation", "question"])

@@ -51,10 +51,10 @@ async def test_a_node_with_its_hands_full_is_heard(opened: Opened, database: Dat
     be silent: it beats, and sweeps, all the same."""
     async with opened("full", NODE_LOST_SECONDS="3", DATABASE_POOL_SIZE="4") as parts, AsyncExitStack() as stack:
         assert isinstance(parts.runtime, DockerRuntime)
-        done = threading.Event()
+        done, threads = threading.Event(), 2 * parts.runtime.config.pool_size
+        calls = [asyncio.create_task(parts.runtime._engine.compute(done.wait)) for _ in range(threads)]
+        stack.push_async_callback(asyncio.wait, calls)
         stack.callback(done.set)
-        for _ in range(2 * parts.runtime.config.pool_size):
-            stack.push_async_callback(asyncio.wait, {asyncio.create_task(parts.runtime._engine.compute(done.wait))})
         for _ in range(4):
             await stack.enter_async_context(parts.database.pool.acquire())
         assert parts.heart
