@@ -67,6 +67,8 @@ log = structlog.get_logger()
 
 _BEATS_PER_LOSS = 3
 _REGISTER_SECONDS = 3.0
+_ASIDE = 2
+"""Connections: for the heartbeat, and for the leader's look at the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class Parts:
     activities: tuple[Callable[..., Any], ...] = ()
     """Beyond the workspaces' own."""
     lookouts: tuple[asyncio.Task[None], ...] = ()
+    aside: Database | None = None
+    """Connections for the little that says which nodes live: no number of operations keeps it waiting."""
     heart: Heart | None = None
     """Tells the others that this node lives; None where nobody needs to know."""
 
@@ -148,6 +152,8 @@ async def open_parts(
     async with AsyncExitStack() as stack:
         database = await open_database(database_url, max_size=settings.database_pool_size)
         stack.push_async_callback(database.close)
+        aside = await open_database(database_url, max_size=_ASIDE)
+        stack.push_async_callback(aside.close)
         redis: Redis = Redis.from_url(settings.redis_url or "")
         stack.push_async_callback(redis.aclose)
         client = await _temporal(settings, patience, measured.runtime if measured else None)
@@ -157,7 +163,7 @@ async def open_parts(
         runtime = DockerRuntime(docker_config(settings, installation, node))
         stack.push_async_callback(runtime.close)
         heart = Heart(
-            Nodes(database, settings.node_lost_after),
+            Nodes(aside, settings.node_lost_after),
             runtime,
             node,
             settings.node_address,
@@ -220,6 +226,7 @@ async def open_parts(
             node,
             activities=(collector.collect, ttl.tick),
             lookouts=tuple(lookouts),
+            aside=aside,
             heart=heart,
         )
 

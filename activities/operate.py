@@ -21,8 +21,17 @@ from activities.places import NoPlace, Places
 from activities.pulse import Pulse
 from activities.reconcile import Reconciler
 from adapters.postgres.database import DatabaseUnavailable
+from adapters.postgres.workspaces import Begun
 from adapters.telemetry.metrics import ATTEMPT_FAILURES
-from domain.errors import ActionFailed, Unreachable, WorkspaceError, is_terminal, outline, reason_of
+from domain.errors import (
+    ActionFailed,
+    OperationTimeout,
+    Unreachable,
+    WorkspaceError,
+    is_terminal,
+    outline,
+    reason_of,
+)
 from domain.model import Operation
 from workflows.messages import NO_PLACE, OperateInput, Step, StepKind
 
@@ -32,6 +41,8 @@ WORKER_SHUTDOWN = "WorkerShutdown"
 _MESSAGE_LIMIT = 2000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 3.0
 
+
+_NOTICEABLE = timedelta(seconds=1)
 
 _LOOK = Step(StepKind.WAIT, wait_seconds=0)
 """Nothing was done here. What comes next is decided by whoever asked, if they still listen."""
@@ -88,12 +99,13 @@ class Operator:
                     raise failure.with_traceback(error.__traceback__) from None
 
     async def _attempt(self, operation: Operation, request: OperateInput, pulse: Pulse) -> Step:
-        number = await self.reconciler.store.begin_attempt(request.op_id)
+        begun = await self.reconciler.store.begin_attempt(request.op_id)
         ws = await self.reconciler.store.load(request.workspace_id)
-        if number is None or ws is None or ws.op_id != request.op_id or not self.reconciler.serves(ws):
+        if begun is None or ws is None or ws.op_id != request.op_id or not self.reconciler.serves(ws):
             return _LOOK
+        number = begun.number
         try:
-            return await self._acted(operation, Attempt(ws, request.op_id, number, pulse))
+            return await self._in_time(operation, Attempt(ws, request.op_id, number, pulse), begun)
         except (Superseded, DatabaseUnavailable):
             raise
         except Exception as error:
@@ -101,6 +113,21 @@ class Operator:
             if not await self.reconciler.store.is_current(request.op_id, number):
                 raise Superseded(f"attempt {number} of {request.op_id} was superseded ({outline(error)})") from error
             raise
+
+    async def _in_time(self, operation: Operation, attempt: Attempt, begun: Begun) -> Step:
+        timeout = self.reconciler.timeouts[operation]
+        ran = _time_used(begun)
+        if begun.ran - ran > _NOTICEABLE:
+            await self.reconciler.store.set_clock(attempt.workspace.id, attempt.op_id, ran)
+        limit = asyncio.timeout((timeout - ran).total_seconds())
+        try:
+            async with limit:
+                return await self._acted(operation, attempt)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            text = f"the operation took longer than its timeout of {timeout.total_seconds():g} s"
+            raise OperationTimeout(text) from error
 
     async def _acted(self, operation: Operation, attempt: Attempt) -> Step:
         """Act, and see that it is done."""
@@ -163,3 +190,18 @@ def _plain(text: str) -> str:
     """A workspace may say what a database does not take (zero bytes) and what a terminal obeys."""
     kept = text[:_MESSAGE_LIMIT]
     return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in kept)
+
+
+def _time_used(begun: Begun) -> timedelta:
+    """Of the operation's timeout, when an attempt begins. What was spent in a queue does not count. After an attempt
+    that nobody heard the end of, as when its worker died, the clock starts anew; the workflow sees to how often."""
+    if begun.number == 1 or begun.number > begun.failed + 1:
+        return timedelta(0)
+    return max(timedelta(0), begun.ran - _in_queue())
+
+
+def _in_queue() -> timedelta:
+    if not activity.in_activity():
+        return timedelta(0)
+    info = activity.info()
+    return info.started_time - info.current_attempt_scheduled_time

@@ -44,6 +44,9 @@ from workflows.messages import (
 log = structlog.get_logger()
 
 _TRIES = 20
+_TURN = timedelta(minutes=10)
+"""How long an operation waits for its turn at its node before it is reconciled again. A lost node is heard of at once:
+this is for wakes that were lost, and long enough that what waits keeps its place in the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,10 @@ class Reconciler:
     async def reconcile(self, request: ReconcileInput) -> Step:
         with bound_contextvars(workspace=request.workspace_id):
             if request.resumed:
-                await self.store.restart_clock(request.workspace_id)
-            if request.unseen:
+                await self.store.set_clock(request.workspace_id, None, timedelta(0))
+            if request.waiting and not await self._waits_in_vain(request.workspace_id):
+                return Step(StepKind.ASK)
+            if request.unseen or request.waiting:
                 return await self._stepped(request.workspace_id, request.looks, unseen=True)
             return await self.step(request.workspace_id, request.looks)
 
@@ -118,11 +123,12 @@ class Reconciler:
             if attempt is not None and loaded.workspace.op_id != attempt.op_id:
                 raise Superseded(f"{attempt.op_id} is over")
             if not unseen and self._has_to_ask(loaded):
-                return Step(StepKind.ASK, task_queue=operations_queue(loaded.workspace.node or self.node))
+                queue = operations_queue(loaded.workspace.node or self.node)
+                return Step(StepKind.ASK, task_queue=queue, turn_within_seconds=_TURN.total_seconds())
             ws, now = loaded.workspace, loaded.now
             seen = await self.observe(loaded, unseen=unseen)
             judgement = judge(ws, seen, now)
-            decision = decide(ws, judgement, seen, now, self.timeouts)
+            decision = decide(ws, judgement, seen, now, self.timeouts, attempted=loaded.attempted)
             saved = await self._saved(loaded, judgement, decision, seen, attempt.number if attempt else None)
             if saved is not None:
                 row, decision = saved
@@ -161,8 +167,22 @@ class Reconciler:
         ws = loaded.workspace
         if self.serves(ws) or self._is_free(loaded) or self._is_lost(loaded):
             return False
+        if not loaded.attempted and remembered(ws).known:
+            # Nothing was done since it was claimed.
+            return False
         swept_at = loaded.node.swept_at if loaded.node else None
         return not is_recent(ws, swept_at, loaded.now, 2 * self.pace.idle)
+
+    async def _waits_in_vain(self, workspace_id: WorkspaceId) -> bool:
+        """Whether a worker of its node need not be waited for any longer. A node that is lost, but answers here, is
+        only not heard by others: it will be again."""
+        loaded = await self.store.load_now(workspace_id, self.node)
+        if loaded is None or (loaded.node is not None and loaded.node.removed):
+            return True
+        ws = loaded.workspace
+        if ws.node is None or not self._is_lost(loaded):
+            return False
+        return ws.node != self.node or not (await self.runtime.observe(ws.id, probe=False)).known
 
     def _is_lost(self, loaded: Loaded) -> bool:
         """As the leader found it. One that never registered is none that anybody could reach."""
@@ -171,9 +191,11 @@ class Reconciler:
     def _is_free(self, loaded: Loaded) -> bool:
         """Whether it need not go back to its node: the node is gone for good, or holds no home of it and takes none."""
         ws, node = loaded.workspace, loaded.node
+        if ws.operation is not Operation.NONE:
+            return False
         if node is not None and node.removed:
             return True
-        if ws.operation is not Operation.NONE or has_home(ws):
+        if has_home(ws):
             return False
         return self._is_lost(loaded) or (node is not None and node.cordoned)
 
@@ -237,7 +259,17 @@ class Reconciler:
                 queue = operations_queue(row.node or self.node)
                 # The queue of its own workflow needs no name, and a worker that is alone needs no deadline for it.
                 queue_given = None if queue == TASK_QUEUE and not loaded.several else queue
-                return Step(StepKind.RUN, status, row.operation, row.op_id, queue_given, timeout_seconds=timeout)
+                # What needs no node goes to another queue as soon as nobody takes it from this one.
+                turn = _TURN.total_seconds() if row.node is not None else 0
+                return Step(
+                    StepKind.RUN,
+                    status,
+                    row.operation,
+                    row.op_id,
+                    queue_given,
+                    timeout_seconds=timeout,
+                    turn_within_seconds=turn,
+                )
             case Action.LOOK_AGAIN:
                 wait = self.pace.look_again(looks).total_seconds()
                 return Step(StepKind.WAIT, status, wait_seconds=wait, looking=True)

@@ -7,6 +7,7 @@ meanwhile, and nothing was decided about their data.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -14,7 +15,7 @@ import structlog
 
 from adapters.postgres.actor import acting
 from adapters.postgres.database import DatabaseUnavailable
-from adapters.postgres.desired_state import DesiredStates, Refused
+from adapters.postgres.desired_state import DesiredStates
 from adapters.postgres.nodes import Nodes
 from adapters.telemetry.metrics import SKIPPED
 from domain.audit import Actor, ActorKind
@@ -26,6 +27,11 @@ log = structlog.get_logger()
 _RETURN = Actor(ActorKind.SYSTEM, name="codehub", reason="its node is back")
 _AGAIN = 10.0
 """Seconds before the same workspace is tried again."""
+_AT_A_TIME = 50
+"""Workspaces that are recovered in one transaction: it holds the limits' lock, and people start workspaces, too."""
+
+
+Look = Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -33,33 +39,60 @@ class NodeWatch:
     nodes: Nodes
     desired: DesiredStates
     waker: Waker
-    interval: float = 3.0
+    interval: float = 1.0
+    """Seconds between looks for what is lost; whatever else there is has three times as long."""
     at_once: int = 4
     """Homes that leave drained nodes at a time."""
-    _tried: dict[WorkspaceId, float] = field(default_factory=dict, init=False)
+    _tried: dict[tuple[str, WorkspaceId], float] = field(default_factory=dict, init=False)
     _hears_since: float | None = field(default=None, init=False)
+
+    @property
+    def looks(self) -> Mapping[Look, float]:
+        """Each goes on by itself, every so many seconds: what a thousand homes of one node take their time for keeps
+        nobody from noticing that another node is lost."""
+        unhurried = 3 * self.interval
+        return {self.declare: self.interval, self.tell: self.interval, self.heal: unhurried, self.send_off: unhurried}
 
     async def run(self) -> None:
         self._hears_since = None
+        async with asyncio.TaskGroup() as loops:
+            for look, interval in self.looks.items():
+                loops.create_task(self._again_and_again(look, interval))
+
+    async def _again_and_again(self, look: Look, interval: float) -> None:
         while True:
             try:
-                await self.look()
+                await look()
             except (DatabaseUnavailable, TemporalUnavailable) as error:
                 SKIPPED.labels("nodes").inc()
                 log.warning("nodes_not_watched", error=str(error))
-                self._hears_since = None
-            await asyncio.sleep(self.interval)
+                if isinstance(error, DatabaseUnavailable):
+                    self._hears_since = None
+            await asyncio.sleep(interval)
 
-    async def look(self) -> None:
-        if not await self.nodes.several():
-            # One node: whoever could tell that it is lost is lost with it, and there is nowhere to move to.
-            return
-        self._tried = {tried: at for tried, at in self._tried.items() if monotonic() - at < _AGAIN}
-        for name in await self.nodes.declare_lost(heard=self._would_have_heard()):
-            log.warning("node_lost", node=name)
-        await self.waker.wake_all(self._untried(await self.nodes.lost()))
-        for workspace_id in self._untried(await self.nodes.returned()):
-            await self._recover(workspace_id)
+    async def declare(self) -> None:
+        """Which nodes are lost. Not one that is alone: whoever could tell is lost with it."""
+        if await self.nodes.several():
+            for name in await self.nodes.declare_lost(heard=self._would_have_heard()):
+                log.warning("node_lost", node=name)
+
+    async def tell(self) -> None:
+        """The workspaces of lost nodes, also those that wait for their turn there."""
+        await self.waker.wake_all(self._untried("lost", await self.nodes.lost()))
+
+    async def heal(self) -> None:
+        """Workspaces whose node is back, as a person would: what should be RUNNING needs a place among the RUNNING."""
+        waiting = self._untried("returned", await self.nodes.returned())
+        for first in range(0, len(waiting), _AT_A_TIME):
+            with acting(_RETURN):
+                recovered, refused = await self.desired.recover_with_node(waiting[first : first + _AT_A_TIME])
+            for workspace_id, refusal in refused.items():
+                log.warning("returned_but_not_recovered", workspace=workspace_id, reason=refusal)
+            log.info("recovered_with_their_node", workspaces=recovered)
+            await self.waker.wake_all(recovered)
+
+    async def send_off(self) -> None:
+        """The next homes of drained nodes."""
         for name in await self.nodes.draining():
             leaving = await self.nodes.send_off(name, self.at_once)
             if leaving:
@@ -71,19 +104,10 @@ class NodeWatch:
         self._hears_since = now if self._hears_since is None else self._hears_since
         return now - self._hears_since >= self.nodes.lost_after.total_seconds()
 
-    async def _recover(self, workspace_id: WorkspaceId) -> None:
-        """As a person would: one that should be RUNNING needs a place among the RUNNING ones."""
-        try:
-            with acting(_RETURN):
-                await self.desired.recover(workspace_id)
-        except Refused as refused:
-            log.warning("returned_but_not_recovered", workspace=workspace_id, reason=refused.refusal)
-            return
-        log.info("recovered_with_its_node", workspace=workspace_id)
-        await self.waker.wake(workspace_id)
-
-    def _untried(self, workspaces: list[WorkspaceId]) -> list[WorkspaceId]:
+    def _untried(self, why: str, workspaces: list[WorkspaceId]) -> list[WorkspaceId]:
         """What was just tried shows its effect in a moment; to ask for it again and again only makes histories long."""
-        fresh = [workspace_id for workspace_id in workspaces if workspace_id not in self._tried]
-        self._tried |= dict.fromkeys(fresh, monotonic())
+        now = monotonic()
+        self._tried = {tried: at for tried, at in self._tried.items() if now - at < _AGAIN}
+        fresh = [workspace_id for workspace_id in workspaces if (why, workspace_id) not in self._tried]
+        self._tried |= {(why, workspace_id): now for workspace_id in fresh}
         return fresh

@@ -1,6 +1,7 @@
 """Workspaces that should be on their way, and are not: whoever should have woken them did not."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
@@ -17,6 +18,17 @@ from workflows.client import TemporalUnavailable, Waker
 log = structlog.get_logger()
 
 
+_LONGEST = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    like: str
+    """What it was like when it was woken."""
+    again_at: float
+    pause: float
+
+
 @dataclass(slots=True)
 class Stragglers:
     """Of all nodes; it asks the rows alone."""
@@ -27,10 +39,10 @@ class Stragglers:
     patience: timedelta = timedelta(seconds=5)
     timeouts: Timeouts = field(default_factory=lambda: DEFAULT_TIMEOUTS)
     again: float = 60.0
-    """Seconds. Woken once is enough as a rule, most of them only wait for their turn: thousands that do must not get a
-    signal each at every look."""
-    _told: dict[WorkspaceId, tuple[str, float]] = field(default_factory=dict, init=False)
-    """What each was like when it was woken, and when."""
+    """Seconds, doubled each time. Woken once is enough as a rule, most of them only wait for their turn: thousands that
+    do must not get a signal each at every look."""
+    clock: Callable[[], float] = monotonic
+    _told: dict[WorkspaceId, _Told] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
         while True:
@@ -47,13 +59,17 @@ class Stragglers:
         woken = [workspace_id for workspace_id, like in waiting.items() if self._is_news(workspace_id, like)]
         await self.waker.wake_all(woken)
         DRIFT.labels("straggler").inc(len(woken))
-        now = monotonic()
-        told = {workspace_id: (waiting[workspace_id], now) for workspace_id in woken}
+        told = {workspace_id: self._telling(workspace_id, waiting[workspace_id]) for workspace_id in woken}
         self._told = {known: at for known, at in self._told.items() if known in waiting} | told
         for workspace_id in woken:
             log.info("straggler_woken", workspace=workspace_id)
         return woken
 
     def _is_news(self, workspace_id: WorkspaceId, like: str) -> bool:
-        was, at = self._told.get(workspace_id, ("", 0.0))
-        return was != like or monotonic() - at > self.again
+        told = self._told.get(workspace_id)
+        return told is None or told.like != like or self.clock() > told.again_at
+
+    def _telling(self, workspace_id: WorkspaceId, like: str) -> _Told:
+        told = self._told.get(workspace_id)
+        pause = self.again if told is None or told.like != like else min(2 * told.pause, _LONGEST)
+        return _Told(like, self.clock() + pause, pause)

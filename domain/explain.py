@@ -37,13 +37,16 @@ def explain(
     activity: LastActivity | None = None,
     max_retries: int = MAX_RETRIES,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    *,
+    waits: bool = False,
 ) -> Explanation:
+    """`waits`: its operation waits for its turn, and nobody has taken it up yet."""
     seen = activity.at if activity else None
     return Explanation(
         because=_because(ws),
-        waiting_for=_waiting_for(ws, max_retries),
+        waiting_for=_turn(ws) if waits else _waiting_for(ws, max_retries),
         what_to_do=_what_to_do(ws),
-        next_step=_timeout(ws, timeouts) or next_step(ws, defaults, seen),
+        next_step=None if waits else _timeout(ws, timeouts) or next_step(ws, defaults, seen),
         last_activity=_latest(ws, activity),
     )
 
@@ -120,6 +123,11 @@ def _because(ws: Workspace) -> str:
     if ws.phase is Phase.ARCHIVED and reason and reason.reason == "RemovalIncomplete":
         return "Its home is in the object storage; what is left of its volume is not a home any more, and goes."
     return _PHASES[ws.phase]
+
+
+def _turn(ws: Workspace) -> str:
+    where = f"at node {ws.node}" if ws.node else "at a worker"
+    return f"{ws.operation}: it waits for its turn {where}, behind what was asked for earlier."
 
 
 def _waiting_for(ws: Workspace, max_retries: int) -> str | None:

@@ -81,7 +81,10 @@ def decide(
     seen: Observation,
     now: datetime,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    *,
+    attempted: bool = True,
 ) -> Decision:
+    """Not `attempted`: the operation under way waits for its turn, and its time has not begun."""
     if judgement.phase is Phase.DELETED:
         return Decision(Action.GONE, completed=ws.operation)
     if judgement.phase is Phase.ERROR:
@@ -92,7 +95,7 @@ def decide(
         return _next(ws, judgement, seen)
     if _is_complete(ws, judgement, seen):
         return replace(_next(ws, judgement, seen), completed=ws.operation)
-    if ws.op_started_at is not None and now - ws.op_started_at > timeouts[ws.operation]:
+    if attempted and ws.op_started_at is not None and now - ws.op_started_at > timeouts[ws.operation]:
         return Decision(Action.FAIL, ws.operation, reason=ErrorReason.TIMEOUT)
     if not seen.resources.known:
         return Decision(Action.LOOK_AGAIN)

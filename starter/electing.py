@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from worker import Parts
 
 NODE_LOCK = "node"
-_WATCHES_PER_LOSS = 5
+_WATCHES_PER_LOSS = 15
 
 
 def coordinator(parts: "Parts") -> Leader:
@@ -34,7 +34,7 @@ def coordinator(parts: "Parts") -> Leader:
     waker = Waker(parts.client, parts.task_queue)
     stragglers = Stragglers(attention, waker, interval=settings.coordinator_idle_interval, timeouts=settings.timeouts)
     watch = NodeWatch(
-        Nodes(parts.database, settings.node_lost_after),
+        Nodes(parts.aside or parts.database, settings.node_lost_after),
         DesiredStates(parts.database, settings.limits),
         waker,
         interval=settings.node_lost_seconds / _WATCHES_PER_LOSS,

@@ -24,7 +24,8 @@ AWAY = timedelta(seconds=30)
 """A timeout that is noticed this much too late was not watched: worker or server were away."""
 
 
-def failure_of(error: ActivityError, timeout: timedelta, elapsed: timedelta) -> Failure:
+def failure_of(error: ActivityError, timeout: timedelta, overdue: timedelta) -> Failure:
+    """`overdue`: how long after its time was up it is heard of."""
     if any(isinstance(cause, exceptions.ApplicationError) and cause.type == NO_PLACE for cause in _causes(error)):
         return Failure(ErrorReason.UNREACHABLE, "no worker had a place for the operation", not_taken=True)
     match error.cause:
@@ -35,7 +36,7 @@ def failure_of(error: ActivityError, timeout: timedelta, elapsed: timedelta) -> 
             return Failure(ErrorReason.UNREACHABLE, text, not_taken=True)
         case exceptions.TimeoutError() as cause:
             text = f"the operation took longer than its timeout of {timeout.total_seconds():g} s"
-            lost = _lost_heartbeat(cause) or _lost_heartbeat(cause.cause) or elapsed > timeout + AWAY
+            lost = _lost_heartbeat(cause) or _lost_heartbeat(cause.cause) or overdue > AWAY
             return Failure(ErrorReason.TIMEOUT, text, worker_lost=lost)
     return Failure(ErrorReason.RETRY_EXCEEDED, str(error.cause or error))
 

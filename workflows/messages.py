@@ -85,6 +85,9 @@ class Step:
     taken_within_seconds: float = 5
     """For what goes to the queue of a node. Who is late is asked for again, until the node counts as lost: so much
     later at most does an operation under way hear of it."""
+    turn_within_seconds: float = 0
+    """In place of that, in a run that heeds wakes while it waits: whoever finds the node lost wakes it, so it can wait
+    for its turn at a node with its hands full. That is no part of the operation's timeout. 0: there is no such time."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,8 @@ class ReconcileInput:
     """The worker that ran the operation was lost: its clock starts anew."""
     unseen: bool = False
     """Its node was asked and did not answer: what it holds is unknown."""
+    waiting: bool = False
+    """Woken while its node was asked, or had the operation: ASK means to go on waiting."""
 
 
 @dataclass(frozen=True)

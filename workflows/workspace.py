@@ -4,6 +4,7 @@ It decides nothing itself: `reconcile` observes, judges, plans and saves in one 
 so that the rules can change without breaking the replay of running workflows.
 """
 
+from contextlib import suppress
 from datetime import timedelta
 
 from temporalio import workflow
@@ -29,6 +30,9 @@ with workflow.unsafe.imports_passed_through():
 MAX_LOST = 3
 """How often an operation may lose its worker for its whole timeout: more is taken for its own fault."""
 
+HEEDS_WAKES = "heeds-wakes-while-it-waits"
+"""A worker of a version without it hears of a lost node by asking again every few seconds."""
+
 _RETRY_FOREVER = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10))
 # No maximum_attempts: an attempt that dies with its worker is no error of the workspace. The activity counts
 # real failures in error_count, the third one is not retryable, and it says itself how long to wait before the next.
@@ -48,12 +52,14 @@ class WorkspaceWorkflow:
     def __init__(self, start: WorkspaceInput) -> None:
         self.start = start
         self.woken = False
+        self.stirred = False
         self.looks = 0
         self.shown: Status | None = None
 
     @workflow.signal(name=WAKE)
     def wake(self) -> None:
         self.woken = True
+        self.stirred = True
 
     @workflow.query
     def status(self) -> Status | None:
@@ -82,10 +88,11 @@ class WorkspaceWorkflow:
         self.looks = self.looks + 1 if step.looking else 0
         return step
 
-    async def _reconcile_here(self, *, resumed: bool = False, unseen: bool = False) -> Step:
+    async def _reconcile_here(self, *, resumed: bool = False, unseen: bool = False, waiting: bool = False) -> Step:
+        self.stirred = False
         step: Step = await workflow.execute_local_activity(
             RECONCILE,
-            ReconcileInput(self.start.workspace_id, self.looks, resumed, unseen),
+            ReconcileInput(self.start.workspace_id, self.looks, resumed, unseen, waiting),
             result_type=Step,
             start_to_close_timeout=timedelta(seconds=20),
             retry_policy=_RETRY_FOREVER,
@@ -97,31 +104,50 @@ class WorkspaceWorkflow:
         """What has to be looked at is looked at by the worker of its node."""
         if step.kind is not StepKind.ASK:
             return step
+        turn_within = _turn_within(step)
+        asked: workflow.ActivityHandle[Step] = workflow.start_activity(
+            RECONCILE,
+            ReconcileInput(self.start.workspace_id, self.looks),
+            result_type=Step,
+            task_queue=step.task_queue,
+            schedule_to_start_timeout=turn_within or timedelta(seconds=step.taken_within_seconds),
+            start_to_close_timeout=timedelta(seconds=20),
+            retry_policy=RetryPolicy(maximum_attempts=2),
+            summary=f"ask {step.task_queue}",
+        )
         try:
-            answer: Step = await workflow.execute_activity(
-                RECONCILE,
-                ReconcileInput(self.start.workspace_id, self.looks),
-                result_type=Step,
-                task_queue=step.task_queue,
-                schedule_to_start_timeout=timedelta(seconds=step.taken_within_seconds),
-                start_to_close_timeout=timedelta(seconds=20),
-                retry_policy=RetryPolicy(maximum_attempts=2),
-                summary=f"ask {step.task_queue}",
-            )
+            answer = await (self._heard_of(asked) if turn_within else asked)
         except ActivityError:
             return await self._reconcile_here(unseen=True)
         # It moved to another node meanwhile.
         return answer if answer.kind is not StepKind.ASK else await self._reconcile_here(unseen=True)
 
+    async def _heard_of(self, doing: workflow.ActivityHandle[Step]) -> Step:
+        """What the worker of its node makes of it. It waits for its turn there, but not for a node that is lost: who
+        finds that out wakes it."""
+        while True:
+            await workflow.wait_condition(lambda: self.stirred or doing.done())
+            if doing.done():
+                return await doing
+            instead = await self._reconcile_here(waiting=True)
+            if instead.kind is StepKind.ASK:
+                continue
+            overtaken = doing.done()
+            doing.cancel()
+            with suppress(ActivityError):
+                await doing
+            # What was done in the last moment may be more than `instead` knows of.
+            return await self._reconcile_here() if overtaken else instead
+
     async def _operate(self, step: Step) -> Step:
         lost = 0
         while True:
-            began = workflow.now()
+            timeout, turn_within = timedelta(seconds=step.timeout_seconds), _turn_within(step)
+            over_at = workflow.now() + timeout + turn_within
             try:
-                return await self._run_operation(step)
+                return await self._run_operation(step, turn_within)
             except ActivityError as error:
-                elapsed = workflow.now() - began
-                failure = failure_of(error, timedelta(seconds=step.timeout_seconds), elapsed)
+                failure = failure_of(error, timeout, workflow.now() - over_at)
             lost += int(failure.worker_lost)
             if lost == MAX_LOST or not (failure.worker_lost or failure.not_taken):
                 await self._fail(step, failure)
@@ -132,21 +158,22 @@ class WorkspaceWorkflow:
             step = following
         return await self._reconcile()
 
-    async def _run_operation(self, step: Step) -> Step:
-        """The operation as an activity: it acts, observes what it did, saves, and returns what comes next."""
-        taken_within = timedelta(seconds=step.taken_within_seconds)
-        following: Step = await workflow.execute_activity(
+    async def _run_operation(self, step: Step, turn_within: timedelta) -> Step:
+        """The operation as an activity: it acts, observes what it did, saves, and returns what comes next. It keeps its
+        timeout itself, from its first attempt on; the one here is for what does not."""
+        taken_within = timedelta(seconds=step.taken_within_seconds) if step.task_queue is not None else None
+        doing: workflow.ActivityHandle[Step] = workflow.start_activity(
             step.operation,
             OperateInput(self.start.workspace_id, step.op_id),
             result_type=Step,
             task_queue=step.task_queue,
-            schedule_to_start_timeout=taken_within if step.task_queue is not None else None,
-            schedule_to_close_timeout=timedelta(seconds=step.timeout_seconds),
+            schedule_to_start_timeout=turn_within or taken_within,
+            schedule_to_close_timeout=timedelta(seconds=step.timeout_seconds) + turn_within,
             heartbeat_timeout=timedelta(seconds=step.heartbeat_seconds),
             retry_policy=_OPERATION_RETRY,
             summary=self._summary(step),
         )
-        return following
+        return await (self._heard_of(doing) if turn_within else doing)
 
     async def _fail(self, step: Step, failure: Failure) -> None:
         await workflow.execute_local_activity(
@@ -202,3 +229,13 @@ class WorkspaceWorkflow:
     def _history_is_long(self) -> bool:
         info = workflow.info()
         return info.is_continue_as_new_suggested() or info.get_current_history_length() > self.start.history_limit
+
+
+def _turn_within(step: Step) -> timedelta:
+    """How long it may wait for its turn at its node; zero in a run that would not hear of the node's loss meanwhile.
+
+    Asked only where a step has such a time: what was recorded before there was one says nothing about the rest of its
+    run, which goes on as a new one would.
+    """
+    heeds = step.turn_within_seconds > 0 and workflow.patched(HEEDS_WAKES)
+    return timedelta(seconds=step.turn_within_seconds if heeds else 0)

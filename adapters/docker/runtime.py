@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from weakref import WeakSet
 
 import structlog
@@ -23,6 +24,9 @@ from domain.observation import ContainerState, Presence, Resources
 
 log = structlog.get_logger()
 
+_ASIDE = 3
+"""A heartbeat, a sweep, and whoever else asks."""
+
 
 class DockerRuntime:
     """`adapters.runtime.Runtime` on Docker. Nothing is connected before the first call."""
@@ -33,6 +37,11 @@ class DockerRuntime:
         self._containers = Containers(self._engine, config)
         self._volumes = Volumes(self._engine, config)
         self._network = Network(self._engine, config)
+        # What is asked of the node as a whole has threads and connections of its own: behind a hundred starts it would
+        # come so late that the node is taken for lost.
+        self._aside = Engine(replace(config, pool_size=_ASIDE))
+        self._all_containers = Containers(self._aside, config)
+        self._all_volumes = Volumes(self._aside, config)
         self._starting = Starting(self._containers, self._volumes, Images(self._engine), self._network, config)
         self._watches: WeakSet[DockerWatch] = WeakSet()
 
@@ -45,15 +54,16 @@ class DockerRuntime:
 
     async def identify(self) -> Identity:
         """Which engine this is, by itself and by what is on it."""
-        return Identity(await self.ping(), await self._volumes.marker.ensure(), bool(await self._volumes.found()))
+        volumes = self._all_volumes
+        return Identity(await self._aside.info(), await volumes.marker.ensure(), bool(await volumes.found()))
 
     def registered(self, marker: str) -> None:
         """From now on, only what carries this marker is this node's engine."""
-        self._volumes.marker.registered = marker
+        self._volumes.marker.registered = self._all_volumes.marker.registered = marker
 
     async def confirm(self) -> None:
         """Raises Unreachable while this node's engine does not answer, or another one does. One call."""
-        await self._volumes.marker.confirm()
+        await self._all_volumes.marker.confirm()
 
     async def observe(self, workspace_id: WorkspaceId, *, probe: bool) -> Resources:
         (container, endpoint), volume = await asyncio.gather(
@@ -66,7 +76,7 @@ class DockerRuntime:
 
     async def observe_all(self) -> Mapping[WorkspaceId, Resources]:
         # The homes last: what they are confirmed by held for the containers, too.
-        containers, homes = await self._containers.list(), await self._volumes.list()
+        containers, homes = await self._all_containers.list(), await self._all_volumes.list()
         return {
             workspace_id: _resources(containers.get(workspace_id), home=workspace_id in homes)
             for workspace_id in homes | containers.keys()
@@ -120,6 +130,7 @@ class DockerRuntime:
         for watch in list(self._watches):
             await watch.aclose()
         await self._engine.close()
+        await self._aside.close()
 
     async def _container(self, workspace_id: WorkspaceId, *, probe: bool) -> tuple[ContainerState, str | None]:
         try:

@@ -89,6 +89,8 @@ class Entry:
     workspace: Workspace
     progress: Moved | None = None
     """How far the operation under way has come."""
+    waits: bool = False
+    """For its turn: nobody has taken up its operation yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,7 @@ def to_entry(row: asyncpg.Record) -> Entry:
             row["attempts"],
             row["told_seconds_ago"] or 0.0,
         )
-    return Entry(to_workspace(row), progress)
+    return Entry(to_workspace(row), progress, waits=row["attempts"] == 0)
 
 
 def _logged(row: asyncpg.Record) -> LoggedOperation:

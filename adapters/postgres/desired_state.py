@@ -1,5 +1,6 @@
 """The one place where desired_state changes (SPEC 2). API, TTL runner and proxy auto-wake all come through here."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,6 +9,7 @@ import asyncpg
 from adapters.postgres.database import Database, PooledConnection
 from adapters.postgres.rows import to_workspace
 from adapters.postgres.tallies import take_together
+from domain.judge import waits_for_node
 from domain.limits import Limits
 from domain.model import DesiredState, Operation, Phase, UserId, Workspace, WorkspaceId
 
@@ -109,15 +111,34 @@ class DesiredStates:
         """
         async with self.database.transaction() as connection:
             await self.lock_limits(connection)
-            ws = await self._locked(connection, workspace_id, owner)
-            if ws.phase is not Phase.ERROR:
-                raise Refused(Refusal.NOT_IN_ERROR)
-            if ws.desired_state is DesiredState.RUNNING:
-                await self.check_limits(connection, ws.owner_user_id, ws.id)
-            row = await connection.fetchrow(
-                "UPDATE workspaces SET error_reason = NULL, error_count = 0 WHERE id = $1 RETURNING *", workspace_id
-            )
-            return to_workspace(_found(row))
+            return await self._recovered(connection, await self._locked(connection, workspace_id, owner))
+
+    async def recover_with_node(
+        self, workspaces: Sequence[WorkspaceId]
+    ) -> tuple[list[WorkspaceId], dict[WorkspaceId, Refusal]]:
+        """Those that wait for nothing but their node, each as by `recover`, in one transaction; and who was refused."""
+        recovered, refused = [], {}
+        async with self.database.transaction() as connection:
+            await self.lock_limits(connection)
+            for workspace_id in sorted(workspaces):
+                try:
+                    ws = await self._locked(connection, workspace_id, None)
+                    if waits_for_node(ws):
+                        await self._recovered(connection, ws)
+                        recovered.append(workspace_id)
+                except Refused as error:
+                    refused[workspace_id] = error.refusal
+        return recovered, refused
+
+    async def _recovered(self, connection: PooledConnection, ws: Workspace) -> Workspace:
+        if ws.phase is not Phase.ERROR:
+            raise Refused(Refusal.NOT_IN_ERROR)
+        if ws.desired_state is DesiredState.RUNNING:
+            await self.check_limits(connection, ws.owner_user_id, ws.id)
+        row = await connection.fetchrow(
+            "UPDATE workspaces SET error_reason = NULL, error_count = 0 WHERE id = $1 RETURNING *", ws.id
+        )
+        return to_workspace(_found(row))
 
     async def _locked(
         self,

@@ -22,8 +22,8 @@ _WORKER = Actor(ActorKind.SYSTEM, "codehub", reason="its worker started")
 _REGISTER = """
 INSERT INTO nodes AS n (name, engine_id, address, capacity, cpus, memory, marker) VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (name) DO UPDATE SET
-    engine_id = $2, address = $3, capacity = $4, cpus = $5, memory = $6, marker = $7, seen_at = now(), lost_at = NULL,
-    removed_at = NULL
+    engine_id = $2, address = $3, capacity = $4, cpus = $5, memory = $6, marker = $7, lost_at = NULL, removed_at = NULL,
+    heard_since = CASE WHEN n.seen_at < now() - $10::interval THEN now() ELSE n.heard_since END, seen_at = now()
 WHERE n.removed_at IS NOT NULL
     OR (n.engine_id = $2 AND (n.marker IS NULL OR n.marker = $7 OR $8))
     OR (n.seen_at < now() - $9::interval AND NOT EXISTS (
@@ -62,8 +62,9 @@ RETURNING name
 
 _LOST = """
 SELECT w.id FROM workspaces w JOIN nodes n ON n.name = w.node
-WHERE n.removed_at IS NULL AND n.lost_at IS NOT NULL AND w.node IS NOT NULL AND w.phase <> 'DELETED'
-  AND (w.operation <> 'NONE' OR w.phase IN ('STANDBY', 'RUNNING', 'DELETING'))
+WHERE n.lost_at IS NOT NULL AND w.node IS NOT NULL AND w.phase <> 'DELETED'
+  AND (w.operation <> 'NONE' OR (n.removed_at IS NULL AND w.phase IN ('STANDBY', 'RUNNING', 'DELETING')))
+ORDER BY w.operation = 'NONE', w.phase <> 'RUNNING'
 """
 
 _RETURNED = """
@@ -80,6 +81,13 @@ WHERE node = $1 AND move_to IS NULL AND operation = 'NONE' AND deleted_at IS NUL
 ORDER BY phase DESC, phase_changed_at LIMIT $2
 """
 _SAY = "UPDATE nodes SET drain_message = $2 WHERE name = $1 AND drain_message IS DISTINCT FROM $2"
+
+# A place on a node that takes none is no place: who is still at home gets another, who is in the store takes any.
+_NO_PLACES = """
+UPDATE workspaces w SET move_to = NULL FROM nodes n
+WHERE w.move_to = n.name AND w.move_to IS NOT NULL AND w.operation = 'NONE' AND w.node IS DISTINCT FROM w.move_to
+  AND (n.lost_at IS NOT NULL OR n.cordoned_at IS NOT NULL OR n.removed_at IS NOT NULL)
+"""
 
 # On the way to another node. What is deleted or waits for a person goes nowhere, whatever an older version left there.
 _UNDER_WAY = """
@@ -152,6 +160,7 @@ class Nodes:
                     told.marker,
                     told.holds_homes,
                     self.lost_after,
+                    self.gap,
                 )
         return found is True
 
@@ -211,7 +220,8 @@ class Nodes:
         """A person says that it will not come back. Refused while it is heard of."""
         async with self.database.transaction() as connection:
             done = await connection.execute(
-                "UPDATE nodes SET removed_at = now() WHERE name = $1 AND removed_at IS NULL"
+                "UPDATE nodes SET removed_at = now(), lost_at = COALESCE(lost_at, now())"
+                " WHERE name = $1 AND removed_at IS NULL"
                 " AND seen_at < now() - $2::interval",
                 name,
                 self.lost_after,
@@ -232,6 +242,7 @@ class Nodes:
             return []
         async with Placements(self.database).deciding() as deciding:
             connection = deciding.connection
+            await connection.execute(_NO_PLACES)
             under_way = await connection.fetchval(_UNDER_WAY)
             leavers = await connection.fetch(f"{_LEAVERS} FOR UPDATE SKIP LOCKED", name, max(0, at_once - under_way))
             places = await deciding.places()

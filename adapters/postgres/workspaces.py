@@ -1,7 +1,7 @@
 """The controller's side of `workspaces`: load, save by compare-and-set, fail, and the attempts' fences."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import asyncpg
 
@@ -45,10 +45,17 @@ _LOAD = """
 SELECT w.*, clock_timestamp() AS now, n.name AS node_name, n.seen_at AS node_seen_at, n.swept_at AS node_swept_at,
     n.capacity AS node_capacity, n.cordoned_at IS NOT NULL AS node_cordoned, n.removed_at IS NOT NULL AS node_removed,
     n.lost_at IS NOT NULL AS node_lost,
-    EXISTS (SELECT FROM nodes o WHERE o.removed_at IS NULL AND o.name <> $2) AS several_nodes,
-    u.username AS owner_name
-FROM workspaces w JOIN users u ON u.id = w.owner_user_id
+    EXISTS (SELECT FROM nodes WHERE removed_at IS NULL AND name <> $2) AS several_nodes,
+    o.attempts IS DISTINCT FROM 0 AS attempted, u.username AS owner_name
+FROM workspaces w JOIN users u ON u.id = w.owner_user_id LEFT JOIN operations o ON o.id = w.op_id
     LEFT JOIN nodes n ON n.name = COALESCE(w.node, $2) WHERE w.id = $1
+"""
+
+# The row is only read: whoever locks both has locked it first.
+_BEGIN = """
+UPDATE operations o SET attempts = attempts + 1, stage = NULL, bytes_per_second = NULL, told_at = NULL
+FROM workspaces w WHERE o.id = $1 AND o.outcome IS NULL AND w.id = o.workspace_id
+RETURNING o.attempts AS number, w.error_count AS failed, COALESCE(now() - w.op_started_at, interval '0') AS ran
 """
 
 # The message comes through Temporal, without the words of the workspace ("…"): the last attempt has logged them.
@@ -90,6 +97,16 @@ Context = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    number: int
+    """The fence: a later attempt supersedes it."""
+    failed: int
+    """Attempts before it whose failure was counted. The others were not heard of again."""
+    ran: timedelta
+    """By the operation's clock."""
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     workspace: Workspace
     now: datetime
@@ -99,6 +116,8 @@ class Loaded:
     several: bool
     """There are other nodes than the one of whoever asked."""
     owner_name: str
+    attempted: bool = True
+    """False: an operation is claimed that nobody has taken up yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +191,10 @@ class WorkspaceStore:
         row = await self.database.fetchrow(_FAIL, workspace_id, op_id, reason, least, message)
         return (row["operation"], row["seconds"]) if row else None
 
-    async def begin_attempt(self, op_id: OperationId) -> int | None:
+    async def begin_attempt(self, op_id: OperationId) -> Begun | None:
         """Number this attempt; a later one supersedes it. None when the operation is over."""
-        number: int | None = await self.database.fetchval(
-            "UPDATE operations SET attempts = attempts + 1, stage = NULL, bytes_per_second = NULL, told_at = NULL"
-            " WHERE id = $1 AND outcome IS NULL RETURNING attempts",
-            op_id,
-        )
-        return number
+        row = await self.database.fetchrow(_BEGIN, op_id)
+        return Begun(**row) if row else None
 
     async def is_current(self, op_id: OperationId, attempt: int) -> bool:
         found = await self.database.fetchval(
@@ -241,10 +256,14 @@ class WorkspaceStore:
         )
         return count
 
-    async def restart_clock(self, workspace_id: WorkspaceId) -> None:
-        """Time during which no worker was alive is not the operation's."""
+    async def set_clock(self, workspace_id: WorkspaceId, op_id: OperationId | None, ran: timedelta) -> None:
+        """Time during which nobody worked on it is not the operation's: it has had no more than `ran` by now."""
         await self.database.execute(
-            "UPDATE workspaces SET op_started_at = now() WHERE id = $1 AND operation <> 'NONE'", workspace_id
+            "UPDATE workspaces SET op_started_at = now() - $3::interval"
+            " WHERE id = $1 AND operation <> 'NONE' AND ($2::uuid IS NULL OR op_id = $2)",
+            workspace_id,
+            op_id,
+            ran,
         )
 
     async def _saved(
@@ -271,4 +290,4 @@ def _loaded(row: asyncpg.Record) -> Loaded:
             removed=row["node_removed"],
             lost=row["node_lost"],
         )
-    return Loaded(to_workspace(row), row["now"], node, row["several_nodes"], row["owner_name"])
+    return Loaded(to_workspace(row), row["now"], node, row["several_nodes"], row["owner_name"], row["attempted"])

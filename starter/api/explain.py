@@ -10,11 +10,12 @@ import structlog
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
+from adapters.postgres.catalog import Entry
 from adapters.redis.activity import RedisUnavailable
 from adapters.redis.activity_kinds import KindLog
 from domain.audit import Change
 from domain.explain import LastActivity, explain
-from domain.model import DesiredState, ErrorReason, Operation, Phase, UserId, Workspace, WorkspaceId
+from domain.model import DesiredState, ErrorReason, Operation, Phase, UserId, WorkspaceId
 from starter.api.authentication import Current
 from starter.api.change_body import CauseBody
 from starter.api.dependencies import Dependencies, Deps
@@ -73,24 +74,26 @@ async def explain_workspace(workspace_id: UUID, deps: Deps, current: Current) ->
 async def explain_workspaces(query: Annotated[PageQuery, Query()], deps: Deps, current: Current) -> ExplainPage:
     """The same of all workspaces, in the order of the list."""
     page = await deps.catalog.page(current.user.id, limit=query.limit, offset=query.offset)
-    found = [entry.workspace for entry in page.items]
-    activity = await _activity(deps, [ws.id for ws in found])
-    changes = await deps.audit.last([ws.id for ws in found])
-    told = {ws.id: _told(ws, deps, activity.get(ws.id), changes.get(ws.id)) for ws in found}
+    found = {entry.workspace.id: entry for entry in page.items}
+    activity = await _activity(deps, list(found))
+    changes = await deps.audit.last(list(found))
+    told = {id_: _told(entry, deps, activity.get(id_), changes.get(id_)) for id_, entry in found.items()}
     items = [ExplainedWorkspace.model_validate({"id": id_, **fields}) for id_, fields in told.items()]
     return ExplainPage(items=items, total=page.total)
 
 
 async def explained(deps: Dependencies, workspace_id: WorkspaceId, owner: UserId | None) -> ExplainBody:
     """`owner` is whose it has to be; None: anybody's."""
-    ws = (await deps.catalog.get(workspace_id, owner)).workspace
-    activity = await _activity(deps, [ws.id])
-    changes = await deps.audit.last([ws.id])
-    return ExplainBody.model_validate(_told(ws, deps, activity.get(ws.id), changes.get(ws.id)))
+    entry = await deps.catalog.get(workspace_id, owner)
+    id_ = entry.workspace.id
+    activity = await _activity(deps, [id_])
+    changes = await deps.audit.last([id_])
+    return ExplainBody.model_validate(_told(entry, deps, activity.get(id_), changes.get(id_)))
 
 
-def _told(ws: Workspace, deps: Dependencies, activity: LastActivity | None, change: Change | None) -> dict[str, object]:
-    told = explain(ws, deps.config.ttl, activity, deps.config.max_retries, deps.config.timeouts)
+def _told(entry: Entry, deps: Dependencies, activity: LastActivity | None, change: Change | None) -> dict[str, object]:
+    ws, config = entry.workspace, deps.config
+    told = explain(ws, config.ttl, activity, config.max_retries, config.timeouts, waits=entry.waits)
     step, last = told.next_step, told.last_activity
     return {
         "phase": ws.phase,

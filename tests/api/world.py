@@ -142,8 +142,8 @@ class Api:
 async def busy(database: Database, workspace_id: str, operation: str) -> str:
     op_id = str(uuid4())
     await database.execute(
-        "INSERT INTO operations (id, workspace_id, operation, previous_phase, started_at)"
-        " VALUES ($1, $2, $3, 'STANDBY', now())",
+        "INSERT INTO operations (id, workspace_id, operation, previous_phase, started_at, attempts)"
+        " VALUES ($1, $2, $3, 'STANDBY', now(), 1)",
         op_id,
         workspace_id,
         operation,

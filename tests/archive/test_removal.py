@@ -94,8 +94,9 @@ async def test_a_save_waits_for_an_attempt_that_begins(bench: Bench, database: D
     after that look, so it saves nothing."""
     workspace, _ = await bench.workspace()
     step = await bench.claim(workspace, DesiredState.ARCHIVED)
-    number = await bench.store.begin_attempt(step.op_id)
-    assert number == 1
+    begun = await bench.store.begin_attempt(step.op_id)
+    assert begun
+    assert begun.number == 1
     saves: dict[str, Callable[..., Coroutine[Any, Any, bool]]] = {
         "archive_key": partial(bench.store.save_archive_key, context={}),
         "restore_marker": partial(bench.store.save_restore_marker, context={}),
@@ -103,7 +104,7 @@ async def test_a_save_waits_for_an_attempt_that_begins(bench: Bench, database: D
     }
     async with database.transaction() as later:
         await later.execute("UPDATE operations SET attempts = attempts + 1 WHERE id = $1", step.op_id)
-        saving = asyncio.create_task(saves[what](workspace, step.op_id, number, "a key"))
+        saving = asyncio.create_task(saves[what](workspace, step.op_id, begun.number, "a key"))
         done, _ = await asyncio.wait({saving}, timeout=0.5)
         assert not done, "it did not wait"
     assert await saving is False

@@ -77,6 +77,14 @@ def test_an_operation_is_given_up_after_its_timeout() -> None:
     assert given_up.at == begun + timedelta(seconds=5)
 
 
+def test_an_operation_that_waits_for_its_turn_is_not_given_up() -> None:
+    """Its time has not begun."""
+    ws = workspace(Phase.STANDBY, DesiredState.RUNNING, operation=Operation.STARTING, op_started_at=NOW, node="b")
+    told = explain(ws, DEFAULTS, waits=True)
+    assert told.next_step is None
+    assert told.waiting_for == "STARTING: it waits for its turn at node b, behind what was asked for earlier."
+
+
 def test_nothing_happens_by_itself_on_the_way_or_in_error() -> None:
     assert explain(workspace(Phase.STANDBY, DesiredState.RUNNING), DEFAULTS).next_step is None
     assert explain(workspace(Phase.ARCHIVED, DesiredState.ARCHIVED), DEFAULTS).next_step is None

@@ -39,9 +39,9 @@ async def test_run_twice_it_leaves_the_same_world(direct: Bench, name: str) -> N
     step = steps[0]
     assert (step.kind, step.operation) == (StepKind.RUN, scenario.operation)
 
-    number = await direct.store.begin_attempt(step.op_id)
-    assert number
-    attempt = Attempt(await direct.row(workspace), step.op_id, number)
+    begun = await direct.store.begin_attempt(step.op_id)
+    assert begun
+    attempt = Attempt(await direct.row(workspace), step.op_id, begun.number)
     for _ in range(2):
         await _act(direct, scenario, attempt)
     request = OperateInput(workspace, step.op_id)

@@ -1,4 +1,4 @@
-"""The workflow and its nodes, on the time-skipping server: who is asked, and what happens when nobody answers."""
+"""The workflow and its nodes: who is asked, and what happens when nobody answers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,14 +6,15 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from uuid import uuid4
 
+import pytest
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from domain.model import WorkspaceId
-from tests.workflows.script import GONE, STATUS, WAIT, Script, run_step
-from workflows.messages import ReconcileInput, Step, StepKind, WorkspaceInput
+from tests.workflows.script import GO_ON, GONE, STATUS, WAIT, Script, run_step
+from workflows.messages import WAKE, ReconcileInput, Step, StepKind, WorkspaceInput
 from workflows.workspace import WorkspaceWorkflow
 
 ASK = Step(StepKind.ASK, STATUS, task_queue="node-b", taken_within_seconds=0.3)
@@ -74,3 +75,55 @@ async def test_an_operation_that_no_worker_takes_is_reconciled_until_the_node_is
         await handle.result()
     assert [request.resumed for request in script.reconciles] == [False, True, True, True, True, True, False]
     assert (script.attempts, script.failures) == (0, [])
+
+
+FOR_HOURS = 3600.0
+
+
+@pytest.mark.parametrize("step", [replace(run_step(), task_queue="node-b"), ASK], ids=["operation", "question"])
+async def test_what_waits_for_its_turn_is_woken_when_the_node_is_lost(temporal_client: Client, step: Step) -> None:
+    """Nobody takes it, for hours if need be. Each wake leads to a look at the node: it goes on waiting while the node
+    lives, and with what comes instead when it is lost. Nothing fails, and nothing is left behind in the queue."""
+    script = Script([replace(step, turn_within_seconds=FOR_HOURS), GO_ON, GO_ON, WAIT, GONE])
+    async with started(temporal_client, script) as handle:
+        for looks in (1, 2, 3):
+            await script.until(lambda looks=looks: len(script.reconciles) >= looks)  # type: ignore[misc]
+            await handle.signal(WAKE)
+        await handle.result()
+    # A wake is answered once more when the waiting is over: what it told of may have come too late for the look.
+    assert [request.waiting for request in script.reconciles] == [False, True, True, True, False]
+    assert (script.attempts, script.failures) == (0, [])
+    assert not (await handle.describe()).raw_description.pending_activities
+
+
+async def test_what_waited_for_its_turn_goes_on_with_what_came_of_it(temporal_client: Client) -> None:
+    """Woken while it waited, and then taken by a worker of its node: it is done once, and its answer counts."""
+
+    async def operate(_: int) -> Step:
+        return GONE
+
+    queue = f"node-{uuid4()}"
+    script = Script([replace(run_step(), task_queue=queue, turn_within_seconds=FOR_HOURS), GO_ON], operate)
+    async with started(temporal_client, script) as handle:
+        await script.until(lambda: len(script.reconciles) == 1)
+        await handle.signal(WAKE)
+        await script.until(lambda: len(script.reconciles) == 2)
+        async with Worker(temporal_client, task_queue=queue, activities=[script.starting]):
+            await handle.result()
+    assert (len(script.reconciles), script.attempts) == (2, 1)
+
+
+async def test_a_turn_is_no_part_of_the_timeout(temporal_client: Client) -> None:
+    """It comes when the operation's whole timeout has gone by, and there is all of it left."""
+
+    async def operate(_: int) -> Step:
+        return GONE
+
+    queue = f"node-{uuid4()}"
+    script = Script([replace(run_step(timeout=1), task_queue=queue, turn_within_seconds=FOR_HOURS)], operate)
+    async with started(temporal_client, script) as handle:
+        await script.until(lambda: len(script.reconciles) == 1)
+        await asyncio.sleep(2)
+        async with Worker(temporal_client, task_queue=queue, activities=[script.starting]):
+            await handle.result()
+    assert (len(script.reconciles), script.attempts, script.failures) == (1, 1, [])

@@ -65,6 +65,34 @@ async def test_homes_that_failed_on_the_way_hold_up_no_other(database: Database,
     assert entry.leaving == (2 * AT_ONCE if "DELETING" in over else AT_ONCE)
 
 
+@pytest.mark.parametrize("gone", ["lost_at", "cordoned_at", "removed_at"])
+async def test_homes_on_their_way_to_a_node_that_is_gone_hold_up_no_other(database: Database, gone: str) -> None:
+    """They wait in the store for any place: that is no reason for the others to stay. Who has not left yet is sent
+    somewhere else; with nowhere to go, the drain says so instead of waiting in silence."""
+    await _homes(database, 3 * AT_ONCE)
+    nodes = Nodes(database)
+    first = await nodes.send_off("a", AT_ONCE)
+    at_home, in_store = first[0], first[1:]
+    await database.execute(
+        "UPDATE workspaces SET phase = 'ARCHIVED', node = NULL, archive_key = 'key' WHERE id = ANY($1::uuid[])",
+        in_store,
+    )
+    await database.execute(f"UPDATE nodes SET {gone} = now() WHERE name = 'b'")
+    assert await nodes.send_off("a", AT_ONCE) == []
+    entry = await nodes.get("a")
+    assert entry
+    assert "no other node" in (entry.drain_message or "")
+    assert await nodes.register(Registration("c", "engine-c", "127.0.0.1", None, 2, 1 << 32))
+    second = await nodes.send_off("a", AT_ONCE)
+    assert len(second) == AT_ONCE
+    kept = {
+        row["id"]: row["move_to"]
+        for row in await database.fetch("SELECT id::text, move_to FROM workspaces WHERE id = ANY($1::uuid[])", first)
+    }
+    assert {kept[home] for home in in_store} == {None}
+    assert kept[at_home] == ("c" if at_home in second else None)
+
+
 async def test_a_home_whose_move_failed_keeps_no_place_and_is_sent_off_again(database: Database) -> None:
     """The operation fails for good: the place elsewhere is free. Once a person recovers it, it leaves as any other."""
     (home,) = await _homes(database, 1)

@@ -1,5 +1,6 @@
 """A node that is lost: what is judged, who is woken and recovered, and what a person can do when it never returns."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -13,12 +14,15 @@ from adapters.postgres.database import Database, open_database
 from adapters.postgres.desired_state import DesiredStates
 from adapters.postgres.nodes import Nodes, Registration
 from adapters.postgres.workspaces import WorkspaceStore
+from adapters.tasks import end
 from coordinator.nodewatch import NodeWatch
 from domain.judge import waits_for_node
 from domain.limits import Limits
 from domain.model import ConditionName, ErrorReason, Operation, Phase, Workspace, WorkspaceId
 from tests.integration.system import NoArchives
-from workflows.messages import StepKind
+from workflows.messages import ReconcileInput, StepKind
+
+SINCE = {"message": "", "last_transition_time": "2026-01-01T00:00:00+00:00"}
 
 
 @dataclass
@@ -63,6 +67,12 @@ class Two:
         return watch, woken
 
 
+async def look(watch: NodeWatch) -> None:
+    """All of it, once."""
+    for one in watch.looks:
+        await one()
+
+
 @pytest.fixture
 async def two(database_url: str) -> AsyncIterator[Two]:
     database = await open_database(database_url)
@@ -98,11 +108,11 @@ async def _run(reconciler: Reconciler, workspace: WorkspaceId) -> None:
 async def test_its_workspaces_are_unreachable_and_nobody_elses(two: Two) -> None:
     """Woken once, judged by whoever runs their workflow; what was known of them is kept."""
     watch, woken = two.watch()
-    await watch.look()
+    await look(watch)
     assert woken.ids == []
     await two.silent()
-    await watch.look()
-    await watch.look()
+    await look(watch)
+    await look(watch)
     listed = [(entry.node.name, entry.lost) for entry in await two.nodes.entries()]
     assert listed == [("a", False), ("b", True)]
     assert woken.ids == [two.ids["b"]], "woken once, not again and again"
@@ -126,7 +136,7 @@ async def test_it_heals_when_the_node_returns_and_no_sooner(two: Two) -> None:
     await two.on_b.step(two.ids["b"])
     assert (await two.row("b")).phase is Phase.ERROR, "only a recover leads out of ERROR"
     watch, woken = two.watch()
-    await watch.look()
+    await look(watch)
     assert woken.ids == [two.ids["b"]]
     await _run(two.on_b, two.ids["b"])
     row = await two.row("b")
@@ -139,9 +149,33 @@ async def test_coming_back_needs_a_place_among_the_running(two: Two) -> None:
     await two.here.step(two.ids["b"])
     assert await two.nodes.beat("b", None)
     watch, woken = two.watch(Limits(1, 100))
-    await watch.look()
+    await look(watch)
     assert woken.ids == []
     assert (await two.row("b")).phase is Phase.ERROR
+
+
+async def test_what_comes_back_is_recovered_together(two: Two) -> None:
+    """As many as there are, limits exact; what is in ERROR for another reason by now is left to a person."""
+    owner = (await two.row("b")).owner_user_id
+    ids = await two.database.fetch(
+        "INSERT INTO workspaces"
+        " (id, owner_user_id, name, image_ref, desired_state, phase, node, error_reason, conditions)"
+        " SELECT gen_random_uuid(), $1, n::text, 'image', 'RUNNING', 'ERROR', 'b', 'Unreachable', $2"
+        " FROM generate_series(1, 120) AS n RETURNING id::text",
+        owner,
+        {"policy.healthy": {**SINCE, "status": "False", "reason": "Unreachable"}},
+    )
+    watch, woken = two.watch(Limits(101, 1000))
+    lost = WorkspaceId(ids[0]["id"])
+    returned = await two.nodes.returned()
+    await two.database.execute("UPDATE workspaces SET error_reason = 'DataLost' WHERE id = $1", lost)
+    recovered, refused = await watch.desired.recover_with_node([lost])
+    assert (len(returned), recovered, refused) == (120, [], {})
+    await watch.heal()
+    # Of 101 places, one each is taken by what runs on `a` and on `b`.
+    assert len(woken.ids) == 99
+    left = await two.database.fetchval("SELECT count(*) FROM workspaces WHERE error_reason = 'Unreachable'")
+    assert left == 120 - 1 - 99
 
 
 async def test_an_operation_on_a_lost_node_ends_unreachable(two: Two) -> None:
@@ -164,7 +198,7 @@ async def test_a_deletion_waits_for_its_node(two: Two) -> None:
     assert (await two.row("b")).phase is Phase.ERROR
     assert await two.nodes.beat("b", None)
     watch, _ = two.watch()
-    await watch.look()
+    await look(watch)
     step = await two.on_b.step(two.ids["b"])
     assert (step.kind, step.operation) == (StepKind.RUN, Operation.DELETING)
 
@@ -202,7 +236,7 @@ async def test_a_node_that_is_given_up_is_data_lost_and_a_person_goes_on(two: Tw
     await two.here.step(two.ids["b"])
     assert await two.nodes.remove("b")
     watch, woken = two.watch()
-    await watch.look()
+    await look(watch)
     assert woken.ids == [two.ids["b"]]
     await two.here.step(two.ids["b"])
     assert (await two.row("b")).error_reason is ErrorReason.DATA_LOST
@@ -245,7 +279,7 @@ async def test_a_lone_node_is_never_lost(two: Two) -> None:
     await two.silent("a")
     two.here.runtime.unreachable = True  # type: ignore[attr-defined]
     watch, woken = two.watch()
-    await watch.look()
+    await look(watch)
     assert woken.ids == []
     await two.here.step(two.ids["a"])
     assert (await two.row("a")).phase is Phase.RUNNING
@@ -258,7 +292,7 @@ async def test_who_could_not_hear_declares_nobody_lost(two: Two) -> None:
     await two.silent("b")
     watch, woken = two.watch()
     watch._hears_since = None
-    await watch.look()
+    await look(watch)
     assert woken.ids == []
     await two.here.step(two.ids["b"])
     assert (await two.row("b")).error_reason is None
@@ -278,14 +312,37 @@ async def test_a_new_leader_need_not_listen_first_where_another_node_was_heard(t
             heard_since,
             seen_at,
         )
-        await watch.look()
+        await look(watch)
         assert woken.ids == []
     await two.database.execute(
         "UPDATE nodes SET heard_since = now() - interval '1 hour', seen_at = now() WHERE name = 'a'"
     )
     assert await two.nodes.beat("a", None)
-    await watch.look()
+    await look(watch)
     assert woken.ids == [two.ids["b"]]
+
+
+async def test_a_node_that_registers_after_an_outage_proves_nothing(two: Two) -> None:
+    """The whole site was off for an hour, and one node is up before the others: that it was heard without a gap an hour
+    ago says nothing about who could have been heard since. The others get the time to come back."""
+    await two.database.execute(
+        "UPDATE nodes SET heard_since = now() - interval '1 day', seen_at = now() - interval '1 hour'"
+    )
+    assert await two.nodes.register(Registration("a", "engine-a", "127.0.0.1", None, 2, 1 << 32))
+    assert await two.nodes.beat("a", None)
+    watch, woken = two.watch()
+    watch._hears_since = None
+    await look(watch)
+    assert woken.ids == []
+    assert await two.database.fetchval("SELECT count(lost_at) FROM nodes") == 0
+
+
+async def test_a_worker_that_is_restarted_leaves_no_gap(two: Two) -> None:
+    assert await two.nodes.beat("a", None)
+    heard = "SELECT heard_since FROM nodes WHERE name = 'a'"
+    since = await two.database.fetchval(heard)
+    assert await two.nodes.register(Registration("a", "engine-a", "127.0.0.1", None, 2, 1 << 32))
+    assert await two.database.fetchval(heard) == since
 
 
 async def test_beats_without_a_gap_are_remembered(two: Two) -> None:
@@ -305,5 +362,46 @@ async def test_what_is_under_way_on_a_lost_node_is_woken_too(two: Two) -> None:
     assert (await two.here.step(two.ids["b"])).operation is Operation.STOPPING
     await two.silent()
     watch, woken = two.watch()
-    await watch.look()
+    await look(watch)
     assert woken.ids == [two.ids["b"]]
+
+
+async def test_a_slow_recovery_keeps_nobody_from_noticing_the_next_loss(two: Two) -> None:
+    """Many homes of one node are being recovered, and another node dies: it is declared lost all the same."""
+    recovering = asyncio.Event()
+
+    class Slow(Nodes):
+        async def returned(self) -> list[WorkspaceId]:
+            recovering.set()
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+
+    watch, _ = two.watch()
+    watch.nodes, watch.interval = Slow(two.database), 0.01
+    running = asyncio.create_task(watch.run())
+    try:
+        async with asyncio.timeout(30):
+            await recovering.wait()
+            watch._hears_since = monotonic() - 60
+            await two.silent()
+            while not await two.database.fetchval("SELECT lost_at FROM nodes WHERE name = 'b'"):
+                await asyncio.sleep(0.02)
+    finally:
+        await end([running])
+
+
+async def test_an_operation_on_a_node_that_is_given_up_comes_to_an_end(two: Two) -> None:
+    """Given up before anybody found it lost, while an operation waited there: it waits no longer."""
+    await two.database.execute("UPDATE workspaces SET desired_state = 'STANDBY' WHERE id = $1", two.ids["b"])
+    assert (await two.here.step(two.ids["b"])).operation is Operation.STOPPING
+    await two.silent()
+    assert await two.nodes.remove("b")
+    watch, woken = two.watch()
+    await look(watch)
+    assert woken.ids == [two.ids["b"]]
+    step = await two.here.reconcile(ReconcileInput(two.ids["b"], waiting=True))
+    assert step.kind is StepKind.WAIT
+    row = await two.row("b")
+    assert (row.phase, row.error_reason, row.operation) == (Phase.ERROR, ErrorReason.UNREACHABLE, Operation.NONE)
+    await watch.heal()
+    await two.here.step(two.ids["b"])
+    assert (await two.row("b")).error_reason is ErrorReason.DATA_LOST

@@ -152,6 +152,7 @@ async def test_what_is_remembered_is_gone_by_until_a_sweep_contradicts_it(databa
     row = await at_home.store.load(id_)
     assert row
     assert (row.node, row.op_id is not None) == ("a", True)
+    assert await at_home.store.begin_attempt(row.op_id)  # type: ignore[arg-type]
     assert (await elsewhere.step(id_)).kind is StepKind.ASK, "an operation under way has to be looked at"
     await at_home.runtime.create_volume(id_, row.op_id)  # type: ignore[arg-type]
     await database.execute("UPDATE workspaces SET desired_state = 'STANDBY' WHERE id = $1", id_)

@@ -27,8 +27,6 @@ from tests.services import OWN_PREFIX, Services
 
 PATIENT = 240.0
 """How long anything may take on a machine that has a lot to do."""
-LOST_SECONDS = 9
-"""Long enough for a worker to be heard of in time, also on a machine that has a lot to do."""
 
 
 @dataclass
@@ -162,7 +160,6 @@ async def three_hosts(services: Services, postgres_url: str, template: str) -> A
             "S3_BUCKET": store.bucket,
             "TEMPORAL_ADDRESS": services.need("temporal")["address"],
             "TEMPORAL_NAMESPACE": client.namespace,
-            "NODE_LOST_SECONDS": str(LOST_SECONDS),
             "WORKER_DRAIN_SECONDS": "2",
             # Only commands that are told where to log in may do so.
             "HOME": str(folder),

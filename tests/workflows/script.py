@@ -17,6 +17,8 @@ OPERATION_ID = OperationId("op-1")
 STATUS = Status(Phase.STANDBY, Operation.NONE, DesiredState.RUNNING, UserId("alice"), "api")
 WAIT = Step(StepKind.WAIT, STATUS, wait_seconds=3600)
 GONE = Step(StepKind.GONE, STATUS)
+GO_ON = Step(StepKind.ASK)
+"""What reconcile answers whoever is woken while it waits for a node that lives."""
 LOST_AFTER = 0.3
 """The heartbeat of attempts that are to be lost: any other may be as late as a busy machine makes it."""
 

@@ -6,13 +6,16 @@ workflow learns something; never record over one: a running workspace may still 
 
 import asyncio
 import os
+import re
+from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from temporalio.client import Client, WorkflowHistory
-from temporalio.worker import Replayer
+from temporalio.worker import Replayer, Worker
 
 from activities.attempt import Attempt
 from activities.resources import ResourceActuators
@@ -22,8 +25,8 @@ from domain.model import DesiredState, Operation, Phase, WorkspaceId
 from domain.naming import workflow_id
 from settings import Settings
 from tests.integration.system import System, system
-from tests.workflows.script import GONE, LOST_AFTER, Script, run_step
-from workflows.messages import TASK_QUEUE, Step, WorkspaceInput
+from tests.workflows.script import GO_ON, GONE, LOST_AFTER, WAIT, Script, run_step
+from workflows.messages import TASK_QUEUE, WAKE, Step, WorkspaceInput
 from workflows.registry import workflow_runner
 from workflows.verify import has_begun
 from workflows.workspace import WorkspaceWorkflow
@@ -54,6 +57,17 @@ async def test_there_are_recorded_histories() -> None:
     assert '"EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW"' in texts["continuing"]
     assert '"continuedExecutionRunId"' in texts["continued"]
     assert '"TIMEOUT_TYPE_HEARTBEAT"' in texts["lost_worker"]
+    assert '"EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED"' in texts["waited"]
+    # A former version, with the steps of this one, as during an upgrade: it did not heed the wake.
+    assert '"turn_within_seconds"' in _payloads(texts["mixed"])
+    assert '"EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED"' in texts["mixed"]
+    assert "core_patch" not in texts["mixed"]
+
+
+def _payloads(history: str) -> str:
+    """What activities and signals said."""
+    found = re.findall(r'"data": "([^"]+)"', history)
+    return "".join(b64decode(data).decode() for data in found)
 
 
 @pytest.fixture
@@ -183,3 +197,26 @@ async def test_an_operation_that_lost_its_worker(temporal_client: Client) -> Non
     assert [request.resumed for request in script.reconciles] == [False, True]
     assert script.failures == []
     await check(temporal_client, workspace, "lost_worker")
+
+
+async def test_an_operation_that_waits_for_its_turn(temporal_client: Client) -> None:
+    """Woken while it waits, it goes on waiting and is done; the next one is given up, its node is lost."""
+    here, there = (replace(run_step(), task_queue=f"node-{name}", turn_within_seconds=3600) for name in "bc")
+
+    async def operate(_: int) -> Step:
+        return there
+
+    script = Script([here, GO_ON, WAIT, GONE], operate)
+    workspace = WorkspaceId("waits")
+    async with script.worker(temporal_client, TASK_QUEUE):
+        handle = await temporal_client.start_workflow(
+            WorkspaceWorkflow.run, WorkspaceInput(workspace), id=workflow_id(workspace), task_queue=TASK_QUEUE
+        )
+        await script.until(lambda: len(script.reconciles) == 1)
+        await handle.signal(WAKE)
+        await script.until(lambda: len(script.reconciles) == 2)
+        async with Worker(temporal_client, task_queue="node-b", activities=[script.starting]):
+            await script.until(lambda: script.attempts == 1)
+        await handle.signal(WAKE)
+        await handle.result()
+    await check(temporal_client, workspace, "waited")
