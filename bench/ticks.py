@@ -1,6 +1,7 @@
 """The TTL tick: activity into the rows, and what expires; which of these takes how long; and the waking, which the
 leader does when it hears of the change."""
 
+import functools
 import statistics
 import time
 from collections import defaultdict
@@ -18,7 +19,7 @@ from activities.ttl import TtlRunner
 from adapters.postgres.ttl import Expiry
 from adapters.redis.activity import ActivityLog
 from bench.part import Part
-from bench.population import Population
+from bench.population import Population, milliseconds
 from bench.row import Row, figure
 from domain.model import WorkspaceId
 from domain.naming import workflow_id
@@ -62,9 +63,7 @@ class Ticking:
                 WorkspaceId(str(row["id"])) for row in await self.population.database.fetch(_EXPIRE, self.expiring)
             ]
             # Whoever is RUNNING has a workflow already.
-            began = time.monotonic()
-            await waker.wake_all(expiring)
-            waking.append((time.monotonic() - began) * 1000)
+            waking.append(await milliseconds(functools.partial(waker.wake_all, expiring)))
             self.woken |= set(expiring)
             used = await self.population.database.fetch(_USED, expiring, active)
             await self.activity.record({WorkspaceId(str(row["id"])): datetime.now(UTC) for row in used})
