@@ -52,8 +52,6 @@ _ENDED = """
 SELECT extract(epoch FROM max(finished_at) - $2::timestamptz)::float8 AS seconds FROM operations
 WHERE workspace_id = ANY($1::uuid[]) AND finished_at > $2 GROUP BY workspace_id
 """
-
-
 _ASLEEP = (
     f"WorkflowType = '{WORKSPACE_WORKFLOW}' AND ExecutionStatus = 'Running'"
     " AND (Phase = 'STANDBY' OR Phase = 'RUNNING')"
@@ -101,13 +99,17 @@ class Fleet:
 
     async def put_to_sleep(self, workspaces: list[WorkspaceId]) -> None:
         """Until the workflow of each has looked at it, and has found nothing to do."""
-        wanted = len(workspaces) + await self._asleep()
+        before = asleep = await self._asleep()
         await self.waker.wake_all(workspaces)
         self.used(workspaces)
-        deadline = time.monotonic() + _SECONDS
-        while (asleep := await self._asleep()) < wanted:
+        deadline = time.monotonic() + _ONE_SECONDS
+        while asleep < before + len(workspaces):
+            former, asleep = asleep, await self._asleep()
+            if asleep > former:
+                deadline = time.monotonic() + _ONE_SECONDS
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{wanted - asleep} workflows have not begun after {_SECONDS:.0f} s")
+                left = before + len(workspaces) - asleep
+                raise TimeoutError(f"{left} workflows have not begun, and none did for {_ONE_SECONDS:.0f} s")
             await asyncio.sleep(0.2)
 
     async def _asleep(self) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from bench.part import Part
 from bench.row import Row
 from bench.sizes import Sizes
 from bench.usage import Usage, usage
-from domain.model import DesiredState
+from domain.model import DesiredState, WorkspaceId
 from settings import Settings
 
 PARTS = ("temporal", "worker", "api", "postgres", "valkey")
@@ -89,14 +90,22 @@ def _rows(size: int, idle: Spell, look: Look) -> list[Row]:
         Row("one look with nothing to do: CPU", [look.cpu * 1000], unit="ms", note=f"of {look.count} at once"),
         Row("one look with nothing to do: databases", [look.stored / _KB], unit="KB", note="until continue-as-new"),
         Row(f"{size:,} idle: memory", [sum(idle.memory.values())], unit="MB", note=by_part(idle.memory)),
-        Row(f"{size:,} idle: databases", [idle.stored / _MB], unit="MB", note="PostgreSQL and Temporal's SQLite"),
+        Row(
+            f"{size:,} idle: databases",
+            [idle.stored / _MB],
+            unit="MB",
+            note="PostgreSQL and Temporal's SQLite; one look each",
+        ),
     ]
 
 
-async def spell(fleet: Fleet, seconds: float) -> Spell:
+async def spell(fleet: Fleet, seconds: float, waking: Sequence[WorkspaceId] = ()) -> Spell:
+    """With some that are woken at its beginning."""
     ticks, stored, wal, used = await _ticks(fleet), await _stored(fleet), await _wal(fleet), _used(fleet)
     began = time.monotonic()
-    await asyncio.sleep(seconds)
+    await fleet.waker.wake_all(waking)
+    fleet.used(waking)
+    await asyncio.sleep(seconds - (time.monotonic() - began))
     passed, after = time.monotonic() - began, _used(fleet)
     stored_after, wal_after = await _stored(fleet), await _wal(fleet)
     return Spell(
@@ -112,10 +121,7 @@ async def spell(fleet: Fleet, seconds: float) -> Spell:
 
 async def _look(fleet: Fleet, idle: Spell, count: int) -> Look:
     sleeping = await fleet.at_rest(DesiredState.STANDBY, count)
-    looking = asyncio.create_task(spell(fleet, _LOOKING_SECONDS))
-    await fleet.waker.wake_all(sleeping)
-    fleet.used(sleeping)
-    looked = await looking
+    looked = await spell(fleet, _LOOKING_SECONDS, sleeping)
     # Without what is spent anyway; a percent of a core is a hundredth of a second.
     cpu = sum(looked.cpu.values()) - sum(idle.cores.values()) / 100 * looked.seconds
     grown = looked.grown - idle.grown / idle.seconds * looked.seconds

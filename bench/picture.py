@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from bench.growth import Curve
+from bench.growth import LEAST_POINTS, Curve
 from bench.row import figure
 
 COLUMNS = 4
@@ -25,7 +25,7 @@ FONT = "font-family='ui-sans-serif,system-ui,Helvetica,Arial,sans-serif'"
 
 
 def picture(curves: Mapping[str, Curve]) -> str:
-    drawn = {what: curve for what, curve in curves.items() if _known(curve)}
+    drawn = {what: curve for what, curve in curves.items() if len(_known(curve)) >= LEAST_POINTS}
     rows = math.ceil(len(drawn) / COLUMNS)
     columns = min(COLUMNS, len(drawn))
     width = columns * PANEL_WIDTH + (columns + 1) * GAP

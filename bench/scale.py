@@ -50,7 +50,7 @@ async def _begin(workspaces: Fleet, part: Part, sizes: Sizes) -> None:
 
 
 async def _grow(workspaces: Fleet, part: Part, sizes: Sizes, size: int) -> None:
-    """Most of them are copies, which take a third of the time; the last ones are made beside them as people do."""
+    """Most of them are copies, which take less time; the last ones are made beside them as people do."""
     print(f"  {size:,} workspaces", flush=True)
     copies = size - workspaces.size - sizes.first
     if copies <= 0:

@@ -35,7 +35,7 @@ class Sizes:
     idle_seconds: float = 124.0
     """Two ticks of TTL and two counts of the census, and eight sweeps."""
     smaller_idle_seconds: float = 62.0
-    looks: int = 500
+    looks: int = 300
     wakes: int = 40
     """In a round."""
     long_histories: int = 10

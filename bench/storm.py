@@ -19,7 +19,7 @@ RATE = "no-op transitions, {count} at once"
 
 async def measure(fleet: Fleet, part: Part, sizes: Sizes, *, rows: bool) -> None:
     """A few at each size; with `rows` as many as should not stall."""
-    waits, rates = await _there_and_back(fleet, sizes.few_at_once)
+    _, rates = await _there_and_back(fleet, sizes.few_at_once)
     part.growth.add(f"transition, {sizes.few_at_once} at once", fleet.size, 1000 / statistics.mean(rates), each=True)
     if not rows:
         return
