@@ -30,6 +30,9 @@ with workflow.unsafe.imports_passed_through():
 MAX_LOST = 3
 """How often an operation may lose its worker for its whole timeout: more is taken for its own fault."""
 
+TURNS = 3
+"""How often an operation may wait for its turn: once for each attempt, as a rule."""
+
 HEEDS_WAKES = "heeds-wakes-while-it-waits"
 """A worker of a version without it hears of a lost node by asking again every few seconds."""
 
@@ -66,7 +69,7 @@ class WorkspaceWorkflow:
         return self.shown
 
     @workflow.run
-    async def run(self, start: WorkspaceInput) -> None:
+    async def run(self, _start: WorkspaceInput) -> None:
         step = await self._reconcile()
         while step.kind is not StepKind.GONE:
             self._show(step.status)
@@ -74,10 +77,7 @@ class WorkspaceWorkflow:
                 step = await self._answered(await self._operate(step))
                 continue
             await self._wait(step)
-            if self._history_is_long():
-                # The next run begins with a reconcile, which answers every wake received so far.
-                await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(start)
+            await self._keep_history_short()
             step = await self._reconcile()
         self._show(step.status)
 
@@ -143,11 +143,11 @@ class WorkspaceWorkflow:
         lost = 0
         while True:
             timeout, turn_within = timedelta(seconds=step.timeout_seconds), _turn_within(step)
-            over_at = workflow.now() + timeout + turn_within
+            limit, began = timeout + TURNS * turn_within, workflow.now()
             try:
-                return await self._run_operation(step, turn_within)
+                return await self._run_operation(step, turn_within, limit)
             except ActivityError as error:
-                failure = failure_of(error, timeout, workflow.now() - over_at)
+                failure = failure_of(error, timeout, overdue=workflow.now() - began - limit)
             lost += int(failure.worker_lost)
             if lost == MAX_LOST or not (failure.worker_lost or failure.not_taken):
                 await self._fail(step, failure)
@@ -155,12 +155,14 @@ class WorkspaceWorkflow:
             following = await self._reconcile(resumed=True)
             if following.op_id != step.op_id:
                 return following
+            if turn_within and failure.not_taken:
+                await self._keep_history_short()
             step = following
         return await self._reconcile()
 
-    async def _run_operation(self, step: Step, turn_within: timedelta) -> Step:
+    async def _run_operation(self, step: Step, turn_within: timedelta, limit: timedelta) -> Step:
         """The operation as an activity: it acts, observes what it did, saves, and returns what comes next. It keeps its
-        timeout itself, from its first attempt on; the one here is for what does not."""
+        timeout itself, from its first attempt on; `limit` is for what does not."""
         taken_within = timedelta(seconds=step.taken_within_seconds) if step.task_queue is not None else None
         doing: workflow.ActivityHandle[Step] = workflow.start_activity(
             step.operation,
@@ -168,7 +170,7 @@ class WorkspaceWorkflow:
             result_type=Step,
             task_queue=step.task_queue,
             schedule_to_start_timeout=turn_within or taken_within,
-            schedule_to_close_timeout=timedelta(seconds=step.timeout_seconds) + turn_within,
+            schedule_to_close_timeout=limit,
             heartbeat_timeout=timedelta(seconds=step.heartbeat_seconds),
             retry_policy=_OPERATION_RETRY,
             summary=self._summary(step),
@@ -226,9 +228,13 @@ class WorkspaceWorkflow:
             return step.operation
         return f"{self.shown.name} of {self.shown.owner_name}" if self.shown.owner_name else self.shown.name
 
-    def _history_is_long(self) -> bool:
+    async def _keep_history_short(self) -> None:
+        """Continue as new if it is long: the next run begins with a reconcile, which answers every wake so far and goes
+        on with an operation that waits for its turn."""
         info = workflow.info()
-        return info.is_continue_as_new_suggested() or info.get_current_history_length() > self.start.history_limit
+        if info.is_continue_as_new_suggested() or info.get_current_history_length() > self.start.history_limit:
+            await workflow.wait_condition(workflow.all_handlers_finished)
+            workflow.continue_as_new(self.start)
 
 
 def _turn_within(step: Step) -> timedelta:

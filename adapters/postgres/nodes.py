@@ -236,13 +236,13 @@ class Nodes:
 
     async def send_off(self, name: str, at_once: int) -> list[WorkspaceId]:
         """Keep a place elsewhere for the next homes of a drained node, and let them go there."""
+        await self.database.execute(_NO_PLACES)
         if not await self.database.fetch(_LEAVERS, name, 1):
             # It is drained, as a rule: nobody else has to wait for a look at where nothing goes.
             await self.database.execute(_SAY, name, None)
             return []
         async with Placements(self.database).deciding() as deciding:
             connection = deciding.connection
-            await connection.execute(_NO_PLACES)
             under_way = await connection.fetchval(_UNDER_WAY)
             leavers = await connection.fetch(f"{_LEAVERS} FOR UPDATE SKIP LOCKED", name, max(0, at_once - under_way))
             places = await deciding.places()

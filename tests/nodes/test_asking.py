@@ -22,7 +22,7 @@ ASK = Step(StepKind.ASK, STATUS, task_queue="node-b", taken_within_seconds=0.3)
 
 @asynccontextmanager
 async def started(
-    client: Client, script: Script, *others: Worker
+    client: Client, script: Script, *others: Worker, **options: int
 ) -> AsyncIterator[WorkflowHandle[WorkspaceWorkflow, None]]:
     queue = str(uuid4())
     async with script.worker(client, queue):
@@ -30,7 +30,7 @@ async def started(
             await other.__aenter__()
         try:
             yield await client.start_workflow(
-                WorkspaceWorkflow.run, WorkspaceInput(WorkspaceId("w1")), id=queue, task_queue=queue
+                WorkspaceWorkflow.run, WorkspaceInput(WorkspaceId("w1"), **options), id=queue, task_queue=queue
             )
         finally:
             await asyncio.gather(*(other.shutdown() for other in others))
@@ -127,3 +127,16 @@ async def test_a_turn_is_no_part_of_the_timeout(temporal_client: Client) -> None
         async with Worker(temporal_client, task_queue=queue, activities=[script.starting]):
             await handle.result()
     assert (len(script.reconciles), script.attempts, script.failures) == (1, 1, [])
+
+
+async def test_a_history_stays_short_while_its_operation_waits(temporal_client: Client) -> None:
+    """However often its turn does not come: it continues as new, and goes on waiting for the same operation."""
+    step = replace(run_step(), task_queue="node-b", turn_within_seconds=0.2)
+    script = Script([step] * 30 + [GONE])
+    async with started(temporal_client, script, history_limit=40) as handle:
+        latest = temporal_client.get_workflow_handle(handle.id)
+        await latest.result()
+        described = await latest.describe()
+    assert described.run_id != handle.first_execution_run_id
+    assert described.history_length < 80
+    assert script.failures == []
