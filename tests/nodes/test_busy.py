@@ -33,10 +33,11 @@ def slow(seconds: float) -> Callable[[MemoryRuntime], Actuators]:
     return actuators
 
 
+@pytest.mark.parametrize("count", [100, pytest.param(300, marks=pytest.mark.full)])
 async def test_many_starts_on_one_node_all_finish_and_disturb_no_other(
-    temporal_client: Client, database_url: str
+    temporal_client: Client, database_url: str, count: int
 ) -> None:
-    """300 at once, where the last ones wait for several times as long as a start may take: nothing fails, nothing is
+    """Hundreds at once, where the last ones wait for several times as long as a start may take: nothing fails, nothing is
     asked for again and again, and a workspace of another node starts and stops meanwhile as it always does."""
     async with fleet(temporal_client, database_url) as nodes:
         busy = quick(worker_max_concurrent_activities=AT_ONCE, reconciler_starting_timeout=4)
@@ -44,7 +45,7 @@ async def test_many_starts_on_one_node_all_finish_and_disturb_no_other(
             (bystander,) = await nodes.create("local", 1)
             await nodes.wake([bystander])
             await nodes.until([bystander], Phase.RUNNING, 30)
-            storm = await nodes.create("b", 300)
+            storm = await nodes.create("b", count)
             waking = asyncio.create_task(nodes.wake(storm))
             took = await _meanwhile(nodes, bystander, storm, Phase.RUNNING)
             await waking
@@ -71,8 +72,9 @@ async def _meanwhile(nodes: Fleet, bystander: WorkspaceId, others: list[Workspac
     return took
 
 
+@pytest.mark.parametrize(("homes", "claims"), [(30, 12), pytest.param(150, 30, marks=pytest.mark.full)])
 async def test_what_waits_for_a_node_that_dies_is_unreachable_in_time_and_heals(
-    temporal_client: Client, database_url: str
+    temporal_client: Client, database_url: str, homes: int, claims: int
 ) -> None:
     """Within 30 s, with the settings as they are: what is at rest there, what was being done, and what waited for its
     turn behind that. A workspace of another node does not notice. When the node is back, all of it goes on."""
@@ -81,11 +83,11 @@ async def test_what_waits_for_a_node_that_dies_is_unreachable_in_time_and_heals(
         await nodes.wake([bystander])
         await nodes.until([bystander], Phase.RUNNING, 30)
         async with nodes.worker("b"):
-            resting = await nodes.create("b", 150)
+            resting = await nodes.create("b", homes)
             await nodes.wake(resting)
             await nodes.until(resting, Phase.RUNNING, 60)
         async with nodes.worker("b", quick(worker_max_concurrent_activities=AT_ONCE), slow(3600)):
-            waiting = await nodes.create("b", 30)
+            waiting = await nodes.create("b", claims)
             await nodes.wake(waiting)
             await _until_all_are_claimed(nodes, waiting)
         died = await nodes.database.fetchval("SELECT seen_at FROM nodes WHERE name = 'b'")
