@@ -37,8 +37,8 @@ def slow(seconds: float) -> Callable[[MemoryRuntime], Actuators]:
 async def test_many_starts_on_one_node_all_finish_and_disturb_no_other(
     temporal_client: Client, database_url: str, count: int
 ) -> None:
-    """Hundreds at once, where the last ones wait for several times as long as a start may take: nothing fails, nothing is
-    asked for again and again, and a workspace of another node starts and stops meanwhile as it always does."""
+    """Hundreds at once, and the last ones wait for several times as long as a start may take: nothing fails, nothing
+    is asked for again and again, and a workspace of another node starts and stops meanwhile as it always does."""
     async with fleet(temporal_client, database_url) as nodes:
         busy = quick(worker_max_concurrent_activities=AT_ONCE, reconciler_starting_timeout=4)
         async with nodes.worker("local"), nodes.worker("b", busy, slow(0.2)):
