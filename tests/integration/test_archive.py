@@ -115,8 +115,7 @@ async def test_an_archive_is_an_ordinary_file(
     before = snapshot(home_of(engine, workspace))
     await with_archives.want(workspace, DesiredState.ARCHIVED)
     row = await with_archives.until_phase(workspace, Phase.ARCHIVED)
-    body = await archives.read(row.archive_key or "")
-    assert body is not None
+    body = b"".join([chunk async for chunk in archives.download(row.archive_key or "")])
     (tmp_path / "home.tar.zst").write_bytes(body)
     subprocess.run("zstd -dc home.tar.zst | tar xp", shell=True, cwd=tmp_path, check=True)
     assert snapshot(tmp_path / "home") == before
@@ -142,8 +141,7 @@ async def test_damage_is_found_and_never_run_on(
     await with_archives.want(workspace, DesiredState.ARCHIVED)
     row = await with_archives.until_phase(workspace, Phase.ARCHIVED)
     key = row.archive_key or ""
-    body = await archives.read(key)
-    assert body is not None
+    body = b"".join([chunk async for chunk in archives.download(key)])
     damaged = bytearray(body)
     damaged[len(damaged) // 2] ^= 1
     await archives.write(key, bytes(damaged))
