@@ -2,6 +2,7 @@
 commit and signal."""
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import structlog
@@ -9,6 +10,7 @@ import structlog
 from adapters.postgres.attention import Attention
 from adapters.postgres.database import DatabaseUnavailable
 from adapters.telemetry.metrics import SKIPPED, WAKES_RESCUED
+from adapters.telemetry.tracing import span
 from domain.model import WorkspaceId
 from workflows.client import TemporalUnavailable, Waker
 
@@ -40,8 +42,10 @@ class Wakes:
             await self._arrived.wait()
             self._arrived.clear()
             ours, self._ours = self._ours, set()
-            if await self._woken(ours) is None:
-                self._ours |= ours
+            # A trace of its own: what follows is the doing of nobody who asked for something a moment ago.
+            with span("wake what expired") if ours else nullcontext():
+                if await self._woken(ours) is None:
+                    self._ours |= ours
             if self._ours or self._others:
                 await asyncio.sleep(self.grace)
             others, self._others = self._others, set()

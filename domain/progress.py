@@ -63,7 +63,7 @@ class Pace:
     def look(self, now: float, done: int) -> float | None:
         """Bytes per second, where that can be said."""
         looks = self._looks
-        if looks and done == looks[0][1] and len(looks) == 1:
+        if len(looks) == 1 and looks[0][1] == done:
             # What comes before the first byte (the home is looked through) is no part of the pace.
             looks.clear()
         looks.append((now, done))

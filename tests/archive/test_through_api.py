@@ -5,6 +5,7 @@ import asyncio
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from docker import APIClient
@@ -44,7 +45,7 @@ def fill(home: Path) -> None:
     os.chown(home, 1000, 1000)
 
 
-async def followed(person: Person, workspace: WorkspaceId, phase: Phase) -> list[dict[str, int]]:
+async def followed(person: Person, workspace: WorkspaceId, phase: Phase) -> list[dict[str, Any]]:
     """Until it is there; what the API said of its progress on the way."""
     seen = []
     async with asyncio.timeout(SECONDS):
@@ -69,7 +70,8 @@ async def test_a_home_of_every_kind_of_file_goes_there_and_back(deployment: Depl
 
         assert await person.want(workspace, DesiredState.ARCHIVED) is Outcome.DONE
         progress = await followed(person, workspace, Phase.ARCHIVED)
-        assert progress
+        assert {one["stage"] for one in progress} == {"TRANSFERRING", "VERIFYING"}
+        assert any(one["eta_seconds"] for one in progress)
         assert api.volumes(filters={"name": volume_name(workspace)})["Volumes"] in (None, [])
 
         assert await person.want(workspace, DesiredState.RUNNING) is Outcome.DONE

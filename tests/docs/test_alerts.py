@@ -43,6 +43,7 @@ DONE = 'codehub_operation_seconds_count{operation="STARTING",outcome="succeeded"
 SERVED = 'codehub_http_request_seconds_count{status="2xx"}'
 BROKEN = 'codehub_http_request_seconds_count{status="5xx"}'
 PRUNED = 'codehub_skipped_total{loop="prune"}'
+RECOUNTED = 'codehub_skipped_total{loop="bookkeeper"}'
 ERRORS = 'codehub_workspaces_in_error{{reason="{}"}}'
 CASES = {
     "CodehubDown": gauge('up{job="codehub-api"}', "0", "1", "5m"),
@@ -81,6 +82,7 @@ FURTHER = [
     # Every round of these is skipped: they are so rare that there are few.
     ("CodehubSweepsSkipped", counter('codehub_skipped_total{loop="census"}', 1)),
     ("CodehubSweepsSkipped", Case("61m", {PRUNED: "0x9 1x9 2x9 3x9 4x9 5x9 6x9"}, {PRUNED: "0x70"})),
+    ("CodehubSweepsSkipped", Case("4h", {RECOUNTED: "0x59 1x59 2x59 3x59"}, {RECOUNTED: "1x240"})),
     # Whoever is told not to recover is not told to recover ten minutes later.
     *(
         ("CodehubWorkspacesInError", Case("12m", {ERRORS.format("Timeout"): "1x30"}, {ERRORS.format(lost): "1x30"}))

@@ -227,6 +227,7 @@ async def _one_trace(collected: Collected, workspace: WorkspaceId) -> None:
     # What a later request caused is that one's trace, though the workflow is the same; and it goes on to the store.
     patches = collected.traces_with("PATCH /api/v1/workspaces/{workspace_id}")
     assert len(patches & collected.traces_with("RunActivity:STOPPING")) == 1
+    assert len(collected.traces_with("wake what expired") & collected.traces_with("RunActivity:STOPPING")) == 1
     (archiving,) = collected.traces_with("RunActivity:ARCHIVING")
     assert archiving in patches
     called = {span.name for span in collected.of(archiving) if span.name.startswith("s3 ")}

@@ -131,5 +131,5 @@ const during = async (ws, verb, title, send, shown = OWN) => {
 const answered = async (send, shown) => {
   const asked = performance.now();
   const answer = await send();
-  if (answer) shown.put(answer, asked);
+  if (answer) await shown.put(answer, asked);
 };

@@ -51,17 +51,19 @@ export const typed = {
 export const handlers = {
   older: () => turn(PAGE),
   newer: () => turn(-PAGE),
-  why: (button) => why(find(button)),
+  why: (button) => why(button, find(button)),
   recover: (button) => recover(find(button), { put: load, again: load }),
 };
 
 const find = (button) => page.items.find((ws) => ws.id === button.dataset.id);
 
-const why = async (ws) => {
+const why = async (button, ws) => {
   try {
     // As it is now, which the list may not show yet.
     const [current, told] = await Promise.all([get(pathOf(ws)), get(`${pathOf(ws)}/explain`)]);
     const message = needsPerson(current) ? await lastMessage(ws).catch(() => null) : null;
+    // Meanwhile they may have asked twice, or gone elsewhere.
+    if (!button.isConnected || document.querySelector('dialog[open]')) return;
     tell({
       title: titled(current),
       body: [
