@@ -40,9 +40,8 @@ log = structlog.get_logger()
 WORKER_SHUTDOWN = "WorkerShutdown"
 _MESSAGE_LIMIT = 2000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 3.0
-
-
 _NOTICEABLE = timedelta(seconds=1)
+"""What an operation waited before it began. Less is not worth a write."""
 
 _LOOK = Step(StepKind.WAIT, wait_seconds=0)
 """Nothing was done here. What comes next is decided by whoever asked, if they still listen."""

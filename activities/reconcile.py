@@ -177,7 +177,7 @@ class Reconciler:
         """Whether a worker of its node need not be waited for any longer. A node that is lost, but answers here, is
         only not heard by others: it will be again."""
         loaded = await self.store.load_now(workspace_id, self.node)
-        if loaded is None or (loaded.node is not None and loaded.node.removed):
+        if loaded is None:
             return True
         ws = loaded.workspace
         if ws.node is None or not self._is_lost(loaded):
@@ -185,19 +185,19 @@ class Reconciler:
         return ws.node != self.node or not (await self.runtime.observe(ws.id, probe=False)).known
 
     def _is_lost(self, loaded: Loaded) -> bool:
-        """As the leader found it. One that never registered is none that anybody could reach."""
-        return loaded.node.lost if loaded.node is not None else not self.serves(loaded.workspace)
+        """As the leader found it, or a person. One that never registered is none that anybody could reach."""
+        node = loaded.node
+        return node.lost or node.removed if node is not None else not self.serves(loaded.workspace)
 
     def _is_free(self, loaded: Loaded) -> bool:
-        """Whether it need not go back to its node: the node is gone for good, or holds no home of it and takes none."""
+        """Whether it need not go back to its node: the node is gone for good, or holds no home of it and takes none.
+        What was under way there comes to its end first."""
         ws, node = loaded.workspace, loaded.node
         if ws.operation is not Operation.NONE:
             return False
         if node is not None and node.removed:
             return True
-        if has_home(ws):
-            return False
-        return self._is_lost(loaded) or (node is not None and node.cordoned)
+        return not has_home(ws) and (self._is_lost(loaded) or (node is not None and node.cordoned))
 
     async def _saved(
         self, loaded: Loaded, judgement: Judgement, decision: Decision, seen: Observation, attempt: int | None

@@ -88,7 +88,8 @@ class NodeWatch:
                 recovered, refused = await self.desired.recover_with_node(waiting[first : first + _AT_A_TIME])
             for workspace_id, refusal in refused.items():
                 log.warning("returned_but_not_recovered", workspace=workspace_id, reason=refusal)
-            log.info("recovered_with_their_node", workspaces=recovered)
+            if recovered:
+                log.info("recovered_with_their_node", workspaces=recovered)
             await self.waker.wake_all(recovered)
 
     async def send_off(self) -> None:

@@ -55,7 +55,7 @@ class Stragglers:
 
     async def look(self) -> list[WorkspaceId]:
         timeouts = {operation.value: limit for operation, limit in self.timeouts.items()}
-        waiting = await self.attention.not_begun(self.patience) | await self.attention.stuck(self.patience, timeouts)
+        waiting = await self.attention.stuck(self.patience, timeouts) | await self.attention.not_begun(self.patience)
         woken = [workspace_id for workspace_id, like in waiting.items() if self._is_news(workspace_id, like)]
         await self.waker.wake_all(woken)
         DRIFT.labels("straggler").inc(len(woken))

@@ -19,7 +19,8 @@ from domain.progress import Moved, Stage, as_told
 
 PROGRESS = """
     o.bytes_done, o.bytes_total, o.stage, o.bytes_per_second, o.attempts,
-    extract(epoch FROM now() - o.told_at)::float8 AS told_seconds_ago
+    extract(epoch FROM now() - o.told_at)::float8 AS told_seconds_ago,
+    o.attempts = 0 AND o.started_at < now() - interval '3 seconds' AS waits
 """
 
 _GET = f"""
@@ -90,7 +91,7 @@ class Entry:
     progress: Moved | None = None
     """How far the operation under way has come."""
     waits: bool = False
-    """For its turn: nobody has taken up its operation yet."""
+    """For its turn: nobody has taken up its operation for some seconds, which is no moment any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +256,7 @@ def to_entry(row: asyncpg.Record) -> Entry:
             row["attempts"],
             row["told_seconds_ago"] or 0.0,
         )
-    return Entry(to_workspace(row), progress, waits=row["attempts"] == 0)
+    return Entry(to_workspace(row), progress, waits=row["waits"] is True)
 
 
 def _logged(row: asyncpg.Record) -> LoggedOperation:

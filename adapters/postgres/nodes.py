@@ -62,7 +62,7 @@ RETURNING name
 
 _LOST = """
 SELECT w.id FROM workspaces w JOIN nodes n ON n.name = w.node
-WHERE n.lost_at IS NOT NULL AND w.node IS NOT NULL AND w.phase <> 'DELETED'
+WHERE (n.lost_at IS NOT NULL OR n.removed_at IS NOT NULL) AND w.node IS NOT NULL AND w.phase <> 'DELETED'
   AND (w.operation <> 'NONE' OR (n.removed_at IS NULL AND w.phase IN ('STANDBY', 'RUNNING', 'DELETING')))
 ORDER BY w.operation = 'NONE', w.phase <> 'RUNNING'
 """
@@ -220,8 +220,7 @@ class Nodes:
         """A person says that it will not come back. Refused while it is heard of."""
         async with self.database.transaction() as connection:
             done = await connection.execute(
-                "UPDATE nodes SET removed_at = now(), lost_at = COALESCE(lost_at, now())"
-                " WHERE name = $1 AND removed_at IS NULL"
+                "UPDATE nodes SET removed_at = now() WHERE name = $1 AND removed_at IS NULL"
                 " AND seen_at < now() - $2::interval",
                 name,
                 self.lost_after,

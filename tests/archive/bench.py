@@ -142,7 +142,7 @@ class Bench:
                     await asyncio.sleep(0.05)
                 elif error.non_retryable:
                     reason = ErrorReason(str(error.type))
-                    await self.store.fail(workspace, step.op_id, reason, str(error))
+                    await self.store.fail(workspace, step.op_id, reason, error.message)
                     return reason
             else:
                 return None

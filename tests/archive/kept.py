@@ -133,7 +133,7 @@ class KeptHomes:
         # By other programs than ours: what is in it is the home.
         target = self.folder / f"{row.id}-{os.urandom(4).hex()}"
         target.mkdir()
-        body = await self.archives.read(row.archive_key) or b""
+        body = b"".join([chunk async for chunk in self.archives.download(row.archive_key)])
         subprocess.run("zstd -dc | tar xp", shell=True, cwd=target, input=body, check=True, capture_output=True)
         assert snapshot(target / "home") == before
         subprocess.run(["rm", "-rf", str(target)], check=True)

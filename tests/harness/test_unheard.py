@@ -110,3 +110,17 @@ async def test_what_waits_for_its_turn_is_woken_once(direct: Bench) -> None:
     await direct.drive(workspace)
     await _claimed(direct, workspace, DesiredState.STANDBY)
     assert await stragglers.look() == [workspace]
+
+
+async def test_who_waits_for_long_is_woken_less_and_less_often(direct: Bench) -> None:
+    """An hour in a queue: a handful of wakes, and none of them lost for good."""
+    workspace = await _standby(direct)
+    await _claimed(direct, workspace, DesiredState.RUNNING)
+    now, woken = 0.0, []
+    stragglers = Stragglers(
+        Attention(direct.database), Waker(direct.parts.client), patience=timedelta(0), clock=lambda: now
+    )
+    for minute in range(60):
+        now = minute * 60.0 + 1
+        woken += [minute] * len(await stragglers.look())
+    assert woken == [0, 2, 5, 10, 19, 35, 51]

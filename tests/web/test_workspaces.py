@@ -243,6 +243,7 @@ async def test_who_comes_later_sees_as_much(world: World) -> None:
         try:
             await tab.row("slow").get_by_role("button", name="Start slow").click()
             await tab.shows("slow", "Starting")
+            await world.begun("slow")
             await world.system.parts.database.execute(
                 "UPDATE operations SET bytes_done = 60, bytes_total = 120, stage = 'VERIFYING', bytes_per_second = 3,"
                 " told_at = now() + interval '1 hour' WHERE workspace_id = $1 AND outcome IS NULL",

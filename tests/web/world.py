@@ -191,6 +191,15 @@ class World:
         )
         return WorkspaceId(str(found))
 
+    async def begun(self, name: str) -> None:
+        """Somebody has taken up its operation."""
+        workspace = await self.workspace(name)
+        async with asyncio.timeout(60):
+            while not await self.system.parts.database.fetchval(
+                "SELECT attempts FROM operations WHERE workspace_id = $1 AND outcome IS NULL", workspace
+            ):
+                await asyncio.sleep(0.05)
+
 
 @asynccontextmanager
 async def opened(
