@@ -2,7 +2,6 @@
 commit and signal."""
 
 import asyncio
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import structlog
@@ -41,11 +40,8 @@ class Wakes:
         while True:
             await self._arrived.wait()
             self._arrived.clear()
-            ours, self._ours = self._ours, set()
-            # A trace of its own: what follows is the doing of nobody who asked for something a moment ago.
-            with span("wake what expired") if ours else nullcontext():
-                if await self._woken(ours) is None:
-                    self._ours |= ours
+            if self._ours:
+                await self._wake_ours()
             if self._ours or self._others:
                 await asyncio.sleep(self.grace)
             others, self._others = self._others, set()
@@ -55,6 +51,13 @@ class Wakes:
             WAKES_RESCUED.inc(rescued or 0)
             if self._ours or self._others:
                 self._arrived.set()
+
+    async def _wake_ours(self) -> None:
+        ours, self._ours = self._ours, set()
+        # A trace of its own: what follows is the doing of nobody who asked for something a moment ago.
+        with span("wake what expired"):
+            if await self._woken(ours) is None:
+                self._ours |= ours
 
     async def _woken(self, batch: set[WorkspaceId]) -> int | None:
         """How many of them had not been woken yet; None when it has to be tried again."""
