@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 LAST = "/the-last-one"
 """What is asked for after everything else on a connection: see `exchange`."""
@@ -80,6 +81,12 @@ class RawClient:
         """One request. A list of headers may name one more than once."""
         return reply(await self.raw(request(method, path, headers, body)), method)
 
+    async def exchange_of(
+        self, method: str, path: str, headers: Mapping[str, str] | list[tuple[str, str]], body: bytes = b""
+    ) -> list[Reply]:
+        """Every answer to one request: as `exchange`."""
+        return await self.exchange(request(method, path, headers, body))
+
     async def exchange(self, *pieces: bytes, seconds: float = 30) -> list[Reply]:
         """Every answer to these bytes, which are sent piece by piece, but those that only say that one will come. What
         is still open after the first is asked for its end, in the most ordinary way (`LAST`): whatever was taken for a
@@ -95,10 +102,52 @@ class RawClient:
             last = [("Host", self.host), ("X-Request-Id", LAST.strip("/")), ("Connection", "close")]
             with suppress(ConnectionError):
                 async with asyncio.timeout(seconds):
-                    writer.write(request("GET", LAST, last))
+                    if not writer.is_closing():
+                        writer.write(request("GET", LAST, last))
                     while piece := await reader.read(65536):
                         came += piece
-        return [one for one in replies(came) if one.status >= 200 and one.get("x-request-id") != LAST.strip("/")]
+        found = replies(came, to_head=pieces[0].startswith(b"HEAD "))
+        return [one for one in found if one.status >= 200 and one.get("x-request-id") != LAST.strip("/")]
+
+
+@dataclass
+class Browser:
+    """Opens pages and follows redirects by hand, with a jar for each host: what it sends where is what a browser would.
+    Every host name leads to the same server."""
+
+    client: RawClient
+    jars: dict[str, dict[str, str]]
+
+    async def get(self, url: str) -> Reply:
+        parts = urlsplit(url)
+        jar = self.jars.setdefault(parts.netloc, {})
+        headers = {
+            "Host": parts.netloc,
+            "Accept": "text/html,*/*",
+            "Sec-Fetch-Site": "same-site",
+            "Sec-Fetch-Mode": "navigate",
+            "Sec-Fetch-Dest": "document",
+        }
+        if jar:
+            headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in jar.items())
+        answer = await self.client.send("GET", parts.path + (f"?{parts.query}" if parts.query else ""), headers)
+        for set_cookie in answer.all("set-cookie"):
+            name, _, value = set_cookie.partition(";")[0].partition("=")
+            jar[name] = value
+            if "Max-Age=0" in set_cookie:
+                del jar[name]
+        return answer
+
+    async def open(self, url: str) -> tuple[str, Reply, list[str]]:
+        """To the end: where, what, and by which way."""
+        way = [url]
+        answer = await self.get(url)
+        while location := answer.get("location"):
+            url = location if "://" in location else "{0.scheme}://{0.netloc}".format(urlsplit(url)) + location
+            way.append(url)
+            assert len(way) < 10, way
+            answer = await self.get(url)
+        return url, answer, way
 
 
 def request(method: str, path: str, headers: Mapping[str, str] | list[tuple[str, str]], body: bytes = b"", /) -> bytes:
@@ -118,13 +167,14 @@ def reply(raw: bytes, method: str = "GET") -> Reply:
     return Reply(int(first.split(" ")[1]), headers, b"" if method == "HEAD" else dechunked(headers, body))
 
 
-def replies(raw: bytes) -> list[Reply]:
-    """The answers that these bytes are, one after the other. Without chunks: the API's have a length."""
-    found = []
+def replies(raw: bytes, *, to_head: bool = False) -> list[Reply]:
+    """The answers that these bytes are, one after the other; with `to_head`, the first has no body. Without chunks: the
+    API's have a length."""
+    found: list[Reply] = []
     while raw:
         head, end, rest = raw.partition(b"\r\n\r\n")
         assert end, f"an answer breaks off: {raw[:200]!r}"
-        length = _length(head) or 0
+        length = 0 if to_head and not found else _length(head) or 0
         found.append(reply(head + end + rest[:length]))
         raw = rest[length:]
     return found

@@ -71,5 +71,6 @@ def _place(url: str) -> tuple[str, str, int | None] | None:
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
     except ValueError:
         return None
-    plain = not (parts.path or parts.query or parts.fragment or "@" in parts.netloc)
+    # Nothing behind the port, not even an empty query, and nothing that a lenient reader leaves out.
+    plain = url.partition("://")[2] == parts.netloc and "@" not in parts.netloc
     return (parts.scheme, parts.hostname, port) if parts.hostname and plain else None

@@ -1,8 +1,6 @@
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import urlsplit
 
 from starter.api.body_limit import BodyLimitMiddleware
 from tests.api.world import PASSWORD, Api, Person
@@ -174,17 +172,9 @@ async def test_large_bodies_without_a_length(alice: Person) -> None:
 
 async def test_a_length_that_is_announced(api: Api) -> None:
     """A body that is announced as too large is refused before a byte of it is sent."""
-    host = urlsplit(api.url)
-    reader, writer = await asyncio.open_connection(host.hostname, host.port)
-    writer.write(
-        f"POST /api/v1/login HTTP/1.1\r\nHost: {host.netloc}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {10 * MIB}\r\n\r\n".encode()
-    )
-    answer = await asyncio.wait_for(reader.read(), 30)
-    writer.close()
-    await writer.wait_closed()
-    assert answer.startswith(b"HTTP/1.1 413 ")
-    assert b"connection: close" in answer.lower()
+    headers = {"Host": api.raw.host, "Content-Type": "application/json", "Content-Length": str(10 * MIB)}
+    answer = await api.raw.send("POST", "/api/v1/login", headers)
+    assert (answer.status, answer.code, answer.get("connection")) == (413, "body_too_large", "close")
 
 
 async def test_a_body_that_does_not_come(api: Api) -> None:
@@ -193,19 +183,9 @@ async def test_a_body_that_does_not_come(api: Api) -> None:
         if getattr(one.cls, "__name__", "") == BodyLimitMiddleware.__name__:
             one.kwargs["seconds"] = 0.2
     api.app.middleware_stack = api.app.build_middleware_stack()
-    host = urlsplit(api.url)
-    reader, writer = await asyncio.open_connection(host.hostname, host.port)
-    writer.write(
-        f"POST /api/v1/login HTTP/1.1\r\nHost: {host.netloc}\r\nContent-Type: application/json\r\n"
-        "Content-Length: 10\r\n\r\n{".encode()
-    )
-    async with asyncio.timeout(30):
-        answer = await reader.read()
-    writer.close()
-    await writer.wait_closed()
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert b"connection: close" in answer.lower()
-    assert b'"request_timeout"' in answer
+    headers = {"Host": api.raw.host, "Content-Type": "application/json", "Content-Length": "10"}
+    answer = await api.raw.send("POST", "/api/v1/login", headers, b"{")
+    assert (answer.status, answer.code, answer.get("connection")) == (408, "request_timeout", "close")
 
 
 async def test_bad_logins(api: Api) -> None:

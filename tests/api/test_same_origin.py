@@ -1,6 +1,5 @@
 """PROMISE 33, and what browsers are told."""
 
-import asyncio
 from urllib.parse import urlsplit
 
 import pytest
@@ -145,15 +144,6 @@ async def test_security_headers(api: Api) -> None:
 
 async def test_a_form_of_another_site(api: Api, alice: Person) -> None:
     """What an HTML form really sends, byte for byte, with a body that reads as JSON."""
-    host = urlsplit(api.url)
-    body = b'{"name": "forged", "description": "="}'
-    request = (
-        f"POST {PATH} HTTP/1.1\r\nHost: {host.netloc}\r\nCookie: session={alice.secret}\r\n"
-        f"Content-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    ).encode() + body
-    reader, writer = await asyncio.open_connection(host.hostname, host.port)
-    writer.write(request)
-    answer = await reader.read()
-    writer.close()
-    await writer.wait_closed()
-    assert answer.startswith(b"HTTP/1.1 403 ")
+    headers = {"Host": api.raw.host, "Cookie": f"session={alice.secret}", "Content-Type": "text/plain"}
+    answer = await api.raw.send("POST", PATH, headers, b'{"name": "forged", "description": "="}')
+    assert (answer.status, answer.code) == (403, "cross_site")

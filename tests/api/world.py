@@ -28,6 +28,7 @@ from starter.api.dependencies import ApiConfig, Check, Dependencies, assemble
 from starter.api.logins import hash_secret, new_secret
 from starter.api.passwords import Passwords
 from starter.api.server import listen, serve_app
+from tests.raw_http import RawClient
 from workflows.client import TemporalUnavailable
 
 PASSWORD = "correct horse battery"
@@ -100,6 +101,11 @@ class Api:
     deps: Dependencies
     wakes: RecordedWakes
     client: aiohttp.ClientSession
+
+    @property
+    def raw(self) -> RawClient:
+        """For what an HTTP client would not send as it is."""
+        return RawClient(URL(self.url).port or 0)
 
     async def __call__(self, method: str, path: str, body: Any = None, data: Any = None, **headers: str) -> Answer:
         """JSON unless `data` says otherwise; header names are given with underscores."""

@@ -180,6 +180,14 @@ MUTATIONS = [
         "tests/transfer/test_pack.py::test_every_damaged_byte_is_found",
     ),
     Mutation(
+        17,
+        "an archive is unpacked beyond what was stored, until its checksum tells",
+        "adapters/transfer/unpack.py",
+        "if unpacked.raw_size > meta.raw_size:",
+        "if unpacked.size > meta.size:",
+        "tests/transfer/test_pack.py::test_a_bomb_is_given_up_where_the_home_would_end",
+    ),
+    Mutation(
         18,
         "a tar stream needs no end-of-archive marker",
         "adapters/transfer/pack.py",
@@ -276,6 +284,14 @@ MUTATIONS = [
         "tests/proxy/test_pass.py::test_hop_by_hop_headers_are_dropped",
     ),
     Mutation(
+        29,
+        "the API goes on with a request that was refused",
+        "starter/proxy/door.py",
+        "            self.cycle.disconnected = True\n",
+        '            HttpToolsProtocol.data_received(self, b"0\\r\\n\\r\\n")\n',
+        "tests/proxy/test_hub_requests.py::test_what_is_refused_did_nothing",
+    ),
+    Mutation(
         30,
         "of a repeated header the first is passed on",
         "starter/proxy/head.py",
@@ -322,6 +338,14 @@ MUTATIONS = [
         'log.info("worker_ready", node=node)',
         'log.info("worker_ready", node=node, key=settings.s3_secret_key.get_secret_value())',
         "tests/processes/test_canaries.py::test_secrets_stay_where_they_belong",
+    ),
+    Mutation(
+        35,
+        "messages of failures are stored by Temporal in the clear",
+        "workflows/codec.py",
+        "failure_converter_class=DefaultFailureConverterWithEncodedAttributes",
+        "failure_converter_class=DataConverter.default.failure_converter_class",
+        "tests/workflows/test_codec.py::test_failures_show_nothing_but_their_type",
     ),
     Mutation(
         36,

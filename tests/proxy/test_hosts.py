@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
@@ -18,42 +17,11 @@ from settings import SettingsError, load_settings
 from starter.proxy import tickets
 from starter.proxy.tickets import new_ticket
 from tests.proxy.test_websocket import echo
-from tests.proxy.world import Person, Reply, Workspace, World, serving
+from tests.proxy.world import Person, Workspace, World, serving
+from tests.raw_http import Browser, request
 
 PATTERN = "{id}.ws.localhost"
 ONE = WorkspaceId("0b8f6f0e-6a7b-4c7e-9d3a-2f1e5c4b3a21")
-
-
-@dataclass
-class Browser:
-    """Follows redirects by hand, with a jar for each host: what it sends where is what a browser would."""
-
-    world: World
-    jars: dict[str, dict[str, str]]
-
-    async def get(self, url: str, **headers: str) -> Reply:
-        parts = urlsplit(url)
-        jar = self.jars.setdefault(parts.netloc, {})
-        cookies = {"Cookie": "; ".join(f"{name}={value}" for name, value in jar.items())} if jar else {}
-        path = parts.path + (f"?{parts.query}" if parts.query else "")
-        answer = await self.world.open(path, None, Host=parts.netloc, Sec_Fetch_Site="same-site", **cookies, **headers)
-        for set_cookie in answer.all("set-cookie"):
-            name, _, value = set_cookie.partition(";")[0].partition("=")
-            jar[name] = value
-            if "Max-Age=0" in set_cookie:
-                del jar[name]
-        return answer
-
-    async def open(self, url: str) -> tuple[str, Reply, list[str]]:
-        """To the end: where, what, and by which way."""
-        way = [url]
-        answer = await self.get(url)
-        while location := answer.get("location"):
-            url = location if "://" in location else "{0.scheme}://{0.netloc}".format(urlsplit(url)) + location
-            way.append(url)
-            assert len(way) < 10, way
-            answer = await self.get(url)
-        return url, answer, way
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -136,6 +104,25 @@ async def test_nothing_of_the_hub_on_a_host(world: World, running: str, ws: Work
     for host in ("x.ws.localhost", ".ws.localhost", f"{running.upper()}x.ws.localhost"):
         assert (await world.get("/api/v1/session", None, Host=host)).status == 404
     assert ws.requests == before
+
+
+async def test_a_target_that_names_another_host(world: World, running: str, ws: Workspace, alice: Person) -> None:
+    """The Host is what counts, whatever address the request line holds: nobody gets from a workspace's host to the API,
+    or from anywhere to a workspace, by naming the other one."""
+    hub, host = _hub(world), _host(world, running)
+    cookie = ("Cookie", f"{alice.cookie}; codehub-workspace=x")
+    for target in (f"http://{hub}/api/v1/session", f"http://{hub}/", f"http://{hub}/w/{running}/", "*", f"{hub}:80"):
+        answers = await world.exchange(request("GET", target, [("Host", host), cookie]))
+        assert [one.status for one in answers] == [404], target
+    assert world.seen == []
+    for target in (f"http://{host}/", f"http://{host}/w/{running}/", f"//{host}/", f"http://{host}@{hub}/w/{running}/"):
+        answers = await world.exchange(request("GET", target, [("Host", hub), cookie]))
+        assert [one.status for one in answers] in ([200], [404]), target
+    for hosts in ([host, hub], [hub, host], [f"{host}, {hub}"], [f"{hub}/{host}"], [f"x@{host}"], [f"{host} {hub}"]):
+        lines = [*(("Host", one) for one in hosts), cookie]
+        answers = await world.exchange(request("GET", f"/w/{running}/", lines))
+        assert [one.status for one in answers] in ([400], [404], [401]), hosts
+    assert ws.connections == []
 
 
 async def test_nothing_of_a_workspace_at_the_hub(world: World, running: str, ws: Workspace, browser: Browser) -> None:
