@@ -38,5 +38,6 @@ class EngineTar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # It shuts the socket down, which wakes whoever waits for its bytes.
+        # It shuts the socket down, which wakes whoever waits for its bytes. What refers to it would keep it open.
         CancellableStream(iter(()), self._response).close()
+        self._response.close()
