@@ -30,7 +30,7 @@ from starter.api.passwords import Passwords
 from starter.api.server import listen
 from starter.proxy.proxy import Proxy
 from tests.api.world import PASSWORD, RecordedWakes, busy, until
-from tests.raw_http import RawClient, Reply, closed, reply
+from tests.raw_http import LAST, RawClient, Reply, closed, reply
 
 __all__ = ["Reply", "closed", "reply", "until"]
 
@@ -126,7 +126,7 @@ class World(RawClient):
     wakes: RecordedWakes
     redis: Redis
     seen: list[str]
-    """What got to the API and the dashboard: method and path of each request."""
+    """What got to the API and the dashboard: method and path of each request, but for the end of an `exchange`."""
 
     async def person(self, username: str) -> Person:
         hashed = await self.deps.passwords.hash(PASSWORD)
@@ -260,7 +260,7 @@ async def workspace(handler: Handler | None = None) -> AsyncIterator[Workspace]:
 
 def _noted(app: ASGIApp, seen: list[str]) -> ASGIApp:
     async def noting(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan":
+        if scope["type"] != "lifespan" and scope["path"] != LAST:
             seen.append(f"{scope.get('method', scope['type'])} {scope['path']}")
         await app(scope, receive, send)
 

@@ -237,24 +237,24 @@ async def test_who_comes_later_sees_as_much(world: World) -> None:
     """Rate, time left and stage are there before the first event, and while none comes."""
     username = await world.person()
     async with world.tab(username) as tab:
-        await tab.create("slow", start=False)
-        await tab.shows("slow", "Standby")
+        await tab.create("later", start=False)
+        await tab.shows("later", "Standby")
         world.starts.gate.clear()
         try:
-            await tab.row("slow").get_by_role("button", name="Start slow").click()
-            await tab.shows("slow", "Starting")
-            await world.begun("slow")
+            await tab.row("later").get_by_role("button", name="Start later").click()
+            await tab.shows("later", "Starting")
+            await world.begun("later")
             await world.system.parts.database.execute(
                 "UPDATE operations SET bytes_done = 60, bytes_total = 120, stage = 'VERIFYING', bytes_per_second = 3,"
                 " told_at = now() + interval '1 hour' WHERE workspace_id = $1 AND outcome IS NULL",
-                await world.workspace("slow"),
+                await world.workspace("later"),
             )
             await tab.page.reload()
             said = re.compile(r"Verifying the stored copy · 50 % · 3 B/s · (20|1\d) s left")
-            await expect(tab.row("slow")).to_contain_text(said)
+            await expect(tab.row("later")).to_contain_text(said)
         finally:
             world.starts.gate.set()
-        await tab.shows("slow", "Running")
+        await tab.shows("later", "Running")
 
 
 async def test_one_workspace_in_detail(world: World) -> None:
