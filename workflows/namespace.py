@@ -7,13 +7,16 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.messages import SEARCH_ATTRIBUTES
 
-_AWAY = (
-    RPCStatusCode.UNAVAILABLE,
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.RESOURCE_EXHAUSTED,
-    RPCStatusCode.CANCELLED,
+_REFUSED = (
+    RPCStatusCode.INVALID_ARGUMENT,
+    RPCStatusCode.NOT_FOUND,
+    RPCStatusCode.PERMISSION_DENIED,
+    RPCStatusCode.UNAUTHENTICATED,
+    RPCStatusCode.FAILED_PRECONDITION,
+    RPCStatusCode.UNIMPLEMENTED,
 )
-"""What says nothing of the namespace: the server has just gone, or has its hands full."""
+"""What a server says of the namespace or of whoever asks. All else says that it has just gone, or has its hands full:
+a connection that is cut is UNAVAILABLE, CANCELLED or UNKNOWN, by the moment in which that happens."""
 
 
 class NamespaceNotReady(Exception):
@@ -39,7 +42,7 @@ async def ensure_search_attributes(client: Client) -> list[str]:
                 )
             )
     except RPCError as error:
-        if error.status in _AWAY:
+        if error.status not in _REFUSED:
             raise
         names = ", ".join(f"{name} ({kind})" for name, kind in SEARCH_ATTRIBUTES.items())
         raise NamespaceNotReady(

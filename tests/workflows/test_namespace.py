@@ -1,13 +1,16 @@
 """A namespace is made ready before workflows run in it."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from tests.faults.proxy import FaultProxy
 from tests.namespaces import new_namespace
 from workflows.messages import SEARCH_ATTRIBUTES
-from workflows.namespace import ensure_search_attributes
+from workflows.namespace import NamespaceNotReady, ensure_search_attributes
 
 
 async def test_missing_search_attributes_are_added_once(temporal_address: str) -> None:
@@ -23,3 +26,21 @@ async def test_a_server_that_has_just_gone_is_no_wrong_namespace(temporal_addres
         await proxy.refuse()
         with pytest.raises(RPCError):
             await ensure_search_attributes(client)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        *((code, RPCError) for code in (RPCStatusCode.UNKNOWN, RPCStatusCode.UNAVAILABLE, RPCStatusCode.INTERNAL)),
+        *((code, NamespaceNotReady) for code in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.NOT_FOUND)),
+    ],
+)
+async def test_only_what_the_server_refuses_is_wrong(status: RPCStatusCode, expected: type[Exception]) -> None:
+    """A cut connection is told in one of several ways, by the moment in which it is cut: here each of them."""
+
+    async def fail(_: Any) -> None:
+        raise RPCError("transport error", status, b"")
+
+    client: Any = SimpleNamespace(namespace="default", operator_service=SimpleNamespace(list_search_attributes=fail))
+    with pytest.raises(expected):
+        await ensure_search_attributes(client)
