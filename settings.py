@@ -120,7 +120,7 @@ class Settings(BaseModel):
     coordinator_idle_interval: Seconds = Field(15, gt=0, description="observer's sweep, s")
     coordinator_active_interval: Seconds = Field(1, gt=0, description="look again while waiting, s")
     coordinator_active_duration: Seconds = Field(30, ge=0, description="how long after a wake, s")
-    coordinator_safety_interval: Seconds = Field(3600, gt=0, description="an idle workflow's own timer, s")
+    coordinator_safety_interval: Seconds = Field(14400, gt=0, description="an idle workflow's own timer, s")
 
     node_address: str = Field(
         "127.0.0.1", description="address of this host on which its workspaces' ports are published for the proxy"

@@ -56,7 +56,7 @@ class Pace:
     active: timedelta = timedelta(seconds=1)
     active_duration: timedelta = timedelta(seconds=30)
     idle: timedelta = timedelta(seconds=15)
-    safety: timedelta = timedelta(hours=1)
+    safety: timedelta = timedelta(hours=4)
 
     def look_again(self, looks: int) -> timedelta:
         return self.active if looks * self.active < self.active_duration else self.idle

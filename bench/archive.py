@@ -46,6 +46,11 @@ class Floor:
     upload: float
     download: float
     removal: float
+    read_back: float
+    """What was uploaded, and its checksum."""
+    flushed_up: float
+    flushed_down: float
+    """Until what was uploaded, and what was extracted, is on the disk."""
 
 
 @dataclass
@@ -88,11 +93,16 @@ async def _measure(installation: Installation, case: Case) -> list[Row]:
     await installation.delete(workspace)
     upload, download = [floor.upload for floor in taken.floors], [floor.download for floor in taken.floors]
     both = [floor.upload + floor.removal for floor in taken.floors]
-    packing, name = "tar | zstd -T0 -3 | upload", case.name
+    kept = [floor.upload + floor.read_back + floor.flushed_up for floor in taken.floors]
+    on_disk = [floor.download + floor.flushed_down for floor in taken.floors]
+    packing, unpacking, name = "tar | zstd -T0 -3 | upload", "download | zstd -d | tar x", case.name
+    restore = RESTORE.format(home=name)
     return [
         Row(f"archive, {name}: stored and verified", taken.stored, upload, 1.3, note=packing),
-        Row(f"archive, {name}: volume removed, too", taken.archived, both, 1.3, note="the same, then rm -rf"),
-        Row(RESTORE.format(home=name), taken.restored, download, 1.4, note="download | zstd -d | tar x"),
+        Row(f"archive, {name}, with the same care", taken.stored, kept, note="the same, read back | sha256sum, syncfs"),
+        Row(f"archive, {name}: volume removed, too", taken.archived, both, 1.3, note=f"{packing}, then rm -rf"),
+        Row(restore, taken.restored, download, 1.4, note=unpacking),
+        Row(f"{restore}, with the same care", taken.restored, on_disk, note=f"{unpacking}, syncfs"),
         *(_memory(name, taken) if case.large else []),
     ]
 
@@ -181,19 +191,31 @@ async def _floor(installation: Installation, home: Path) -> Floor:
     await _ended(await _shell(f"cp -a {home} {target}"))
     async with open_client(config) as client:
         upload = await _timed(_up(client, config.bucket, target))
+        flushed_up = await _clocked(_flushed(installation.stack.data))
+        read_back = await _timed(_down(client, config.bucket, "sha256sum > /dev/null"))
         removal = await _timed(_removed(target))
         target.mkdir()
-        download = await _timed(_down(client, config.bucket, target))
+        download = await _timed(_down(client, config.bucket, f"zstd -dq | tar -C {target} -xp"))
+        flushed_down = await _clocked(_flushed(target))
         await client.delete_object(Bucket=config.bucket, Key="floor")
     await _removed(target)
-    return Floor(upload, download, removal)
+    return Floor(upload, download, removal, read_back, flushed_up, flushed_down)
 
 
 async def _timed(work: Awaitable[None]) -> float:
     await _quiet()
+    return await _clocked(work)
+
+
+async def _clocked(work: Awaitable[None]) -> float:
+    """With all that was done before still on its way to the disk."""
     began = time.monotonic()
     await work
     return time.monotonic() - began
+
+
+async def _flushed(directory: Path) -> None:
+    await _ended(await _shell(f"sync -f {directory}"))
 
 
 async def _up(client: "S3Client", bucket: str, home: Path) -> None:
@@ -204,8 +226,8 @@ async def _up(client: "S3Client", bucket: str, home: Path) -> None:
     await _ended(packing)
 
 
-async def _down(client: "S3Client", bucket: str, home: Path) -> None:
-    unpacking = await _shell(f"zstd -dq | tar -C {home} -xp", stdin=asyncio.subprocess.PIPE)
+async def _down(client: "S3Client", bucket: str, into: str) -> None:
+    unpacking = await _shell(into, stdin=asyncio.subprocess.PIPE)
     assert unpacking.stdin is not None
     answer = await client.get_object(Bucket=bucket, Key="floor")
     async with answer["Body"] as body:

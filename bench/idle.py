@@ -63,7 +63,7 @@ class Look:
 
 async def measure(fleet: Fleet, part: Part, sizes: Sizes, seconds: float, *, rows: bool) -> None:
     """`seconds` are enough for each of the clocks: sweeps, ticks of TTL and the census. They are too few for the look
-    that each workflow takes by its own timer about once an hour: what such a look costs is measured apart, and added.
+    that each workflow takes by its own timer every few hours: what such a look costs is measured apart, and added.
     """
     await asyncio.sleep(sizes.quiet_seconds)
     idle = await spell(fleet, seconds)
@@ -81,7 +81,7 @@ async def measure(fleet: Fleet, part: Part, sizes: Sizes, seconds: float, *, row
 def _rows(size: int, idle: Spell, look: Look) -> list[Row]:
     looks = look.cores(size)
     cores = sum(idle.cores.values()) + looks
-    of_it = f"{by_part(idle.cores)}, and {looks:.1f} for the look that each takes once an hour"
+    of_it = f"{by_part(idle.cores)}, and {looks:.1f} for the look that each takes every {_LOOK_INTERVAL / 3600:g} hours"
     window = f"in {idle.seconds:.0f} s with {idle.ticks} ticks of TTL"
     return [
         Row(f"{size:,} idle: CPU", [cores], goal=5, unit="% of a core", note=f"{of_it}; {window}"),

@@ -85,7 +85,7 @@ def _pytest(copy: Path, tests: list[str]) -> int:
     command = [
         sys.executable,
         *("-m", "pytest", "-q", "--no-header", "--tb=line", "--show-capture=no", "-m", "not full"),
-        *("-p", "no:cacheprovider", "-p", "no:xdist"),
+        *("-p", "no:cacheprovider", "-n", "0"),
         *tests,
     ]
     # Its own modules come first, whatever is installed.
