@@ -70,7 +70,7 @@ MEASURED: Mapping[str, Measured] = {
 
 def figures(given: Mapping[str, float | None], parts: Mapping[str, Part] | None = None) -> dict[str, Figure]:
     """Each of MEASURED: as given, or else as measured. Raises Unknown."""
-    parts = _last() if parts is None else parts
+    parts = last() if parts is None else parts
     found: dict[str, Figure] = {}
     for name, wanted in MEASURED.items():
         value = given.get(name)
@@ -89,7 +89,7 @@ def _measured(name: str, wanted: Measured, parts: Mapping[str, Part]) -> Figure:
     return Figure(wanted.of(row), wanted.unit, f"“{row.name}”, {part.date}, commit {part.commit}")
 
 
-def _last() -> dict[str, Part]:
+def last() -> dict[str, Part]:
     """The newest of each part."""
     found: dict[str, Part] = {}
     for place in PLACES:

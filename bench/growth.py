@@ -37,6 +37,12 @@ class Curve:
         """The exponent of growth that is no more than linear in all."""
         return 0.0 if self.each else 1.0
 
+    def at(self, size: int) -> float:
+        """Drawn out to more than was measured: as it grew so far, or as much as is allowed, whichever is more."""
+        largest = max(self.points)
+        slope = max(self.allowed, self.exponent or 0.0)
+        return float(self.points[largest] * (size / largest) ** slope)
+
     @property
     def superlinear(self) -> bool:
         last = dict(sorted(self.points.items())[-2:])

@@ -7,6 +7,8 @@ is measured by `make bench` and read from there; every figure can be given inste
 2. for those that were archived: placed (one at a time, too), restored on their node, all through one object store;
 3. the transition: Temporal with its workers, which there can be more of;
 4. the container's start on the node of its home.
+
+Beside it, what `make bench` found at several sizes is drawn out to all of them.
 """
 
 import argparse
@@ -14,13 +16,17 @@ import itertools
 import random
 import statistics
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.figures import MEASURED, Figure, Unknown, figures
+from bench.figures import MEASURED, Figure, Unknown, figures, last
+from bench.growth import Curve, merged
+from bench.report import put_between, table
+from bench.row import figure
 from bench.stage import Stage
 
 PLANS = ((1, 100), (4, 100), (4, 1000), (16, 1000))
@@ -120,15 +126,34 @@ def _by_node(people: Iterable[Person], nodes: int) -> list[list[Person]]:
     return found
 
 
+@dataclass(frozen=True)
+class Sheet:
+    """A table, for the screen or for a document."""
+
+    headings: tuple[str, ...]
+    lines: Sequence[tuple[str, ...]]
+
+    def show(self, console: Console) -> None:
+        shown = Table(*self.headings)
+        for line in self.lines:
+            shown.add_row(*line)
+        console.print(shown)
+
+    def __str__(self) -> str:
+        return "\n".join(table(self.headings, self.lines))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.million", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--docs", type=Path, help="also write the tables there, e.g. docs/scale.md")
     for name, known in MEASURED.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=f"{known.what}, {known.unit}; as measured")
     for name, assumed in ASSUMED.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=f"{assumed.value:g} {assumed.unit}")
     given = vars(parser.parse_args())
+    docs: Path | None = given.pop("docs")
     try:
         used = figures(given)
     except Unknown as unknown:
@@ -137,23 +162,41 @@ def main() -> int:
     for name, assumed in ASSUMED.items():
         value = given[name]
         used[name] = assumed if value is None else Figure(value, assumed.unit, "given")
-    _show(used, Morning(**{name: one.value for name, one in used.items()}))
+    morning = Morning(**{name: one.value for name, one in used.items()})
+    curves = merged(part.growth for part in last().values())
+    sheets = [_drawn_out(curves, int(morning.workspaces)), _figures(used), Sheet(WAITS, list(_waits(morning)))]
+    console = Console(width=140)
+    for sheet in sheets:
+        sheet.show(console)
+    if docs:
+        put_between(docs, "\n\n".join(map(str, sheets)) + "\n")
     return 0
 
 
-def _show(used: Mapping[str, Figure], morning: Morning) -> None:
-    console = Console(width=140)
-    table = Table("figure", "value", "from")
-    for name, one in used.items():
-        table.add_row(name, str(one), one.source)
-    console.print(table)
-    table = Table("archived", "rush, σ", "Temporal + worker pairs", "nodes", "p50", "p99", "longest", "waits most at")
+def _drawn_out(curves: Mapping[str, Curve], size: int) -> Sheet:
+    headings = ("cost", "measured", "with", "exponent", f"with {size:,}")
+    lines = []
+    for what, curve in curves.items():
+        most = max(curve.points)
+        unit = f"{curve.unit}{' each' if curve.each else ''}"
+        slope = "" if curve.exponent is None else f"{curve.exponent:.2f}"
+        lines.append((f"{what}, {unit}", figure(curve.points[most]), f"{most:,}", slope, figure(curve.at(size))))
+    return Sheet(headings, lines)
+
+
+def _figures(used: Mapping[str, Figure]) -> Sheet:
+    return Sheet(("figure", "value", "from"), [(name, str(one), one.source) for name, one in used.items()])
+
+
+WAITS = ("archived", "rush, σ", "Temporal + worker pairs", "nodes", "p50", "p99", "longest", "waits most at")
+
+
+def _waits(morning: Morning) -> Iterator[tuple[str, ...]]:
     for archived, spread, (pairs, nodes) in itertools.product(ARCHIVED, SPREADS, PLANS):
         wait = simulate(morning, pairs, nodes, spread, archived)
         when = f"{spread / 60:.0f} min" if spread else "all at once"
         times = [_told(seconds) for seconds in (wait.p50, wait.p99, wait.longest)]
-        table.add_row(f"{archived:.0%}", when, str(pairs), str(nodes), *times, wait.slowest)
-    console.print(table)
+        yield f"{archived:.0%}", when, str(pairs), str(nodes), *times, wait.slowest
 
 
 def _told(seconds: float) -> str:

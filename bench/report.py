@@ -35,10 +35,15 @@ class Report:
             drawn = self.path.parent / PICTURE
             drawn.parent.mkdir(parents=True, exist_ok=True)
             drawn.write_text(picture(curves))
-        text = self.path.read_text() if self.path.exists() else f"# Performance\n\n{BEGIN}\n{END}\n"
-        before, _, rest = text.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        self.path.write_text(f"{before}{BEGIN}\n{_body(parts.values(), curves)}{END}{after}")
+        put_between(self.path, _body(parts.values(), curves))
+
+
+def put_between(path: Path, body: str) -> None:
+    """In the place of what stands between the marks."""
+    text = path.read_text() if path.exists() else f"# Performance\n\n{BEGIN}\n{END}\n"
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}\n{body}{END}{after}")
 
 
 def _body(parts: Iterable[Part], curves: Mapping[str, Curve]) -> str:
@@ -48,7 +53,7 @@ def _body(parts: Iterable[Part], curves: Mapping[str, Curve]) -> str:
         told = f"{part.date}, {part.machine}, commit {part.commit}, {part.seconds:.0f} s"
         lines += [f"**{part.name}**: {told}.", ""]
         if part.rows:
-            lines += [*_table(HEADINGS, (row.cells() for row in part.rows)), ""]
+            lines += [*table(HEADINGS, (row.cells() for row in part.rows)), ""]
     if curves:
         lines += ["## Growth", "", *_growth(curves), "", f"![How costs grow]({PICTURE})"]
     return "\n".join(lines) + "\n"
@@ -66,7 +71,7 @@ def _summary(parts: Iterable[Part]) -> str:
 def _growth(curves: Mapping[str, Curve]) -> list[str]:
     sizes = sorted({size for curve in curves.values() for size in curve.points})
     headings = ("cost", *(f"{size:,}" for size in sizes), "exponent", "last step", "")
-    return _table(headings, (_line(what, curve, sizes) for what, curve in curves.items()))
+    return table(headings, (_line(what, curve, sizes) for what, curve in curves.items()))
 
 
 def _line(what: str, curve: Curve, sizes: Iterable[int]) -> tuple[str, ...]:
@@ -76,7 +81,7 @@ def _line(what: str, curve: Curve, sizes: Iterable[int]) -> tuple[str, ...]:
     return (name, *values, *slopes, "**superlinear**" if curve.superlinear else "")
 
 
-def _table(headings: Iterable[str], lines: Iterable[tuple[str, ...]]) -> list[str]:
+def table(headings: Iterable[str], lines: Iterable[tuple[str, ...]]) -> list[str]:
     headings = list(headings)
     rule = "|---" * len(headings) + "|"
     return [f"| {' | '.join(headings)} |", rule, *(f"| {' | '.join(map(_escaped, line))} |" for line in lines)]

@@ -63,3 +63,10 @@ def test_curves_come_back_from_json_as_they_were() -> None:
     body = growth.as_json()
     body["sweep"]["points"] = {str(size): value for size, value in body["sweep"]["points"].items()}
     assert Growth.from_json(body) == growth
+
+
+def test_drawn_out_as_it_grew_and_at_least_as_it_may() -> None:
+    """What hides behind a fixed part so far is not taken for free; what each pays stays what it is."""
+    assert _curve(2.0).at(1_000_000) == pytest.approx(10_000**2)
+    assert _curve(0.5).at(1_000_000) == pytest.approx(1_000**0.5 * 10)
+    assert _curve(0.0, each=True).at(1_000_000) == pytest.approx(1.0)
