@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,9 +15,12 @@ from temporalio.client import Client
 
 from domain.model import DesiredState, ErrorReason, Phase, WorkspaceId
 from domain.naming import container_name
+from tests.conftest import S3
+from tests.faults.proxy import FaultProxy, server_of, through
 from tests.processes.conftest import Deploy
-from tests.processes.deployment import PASSWORD, Deployment
+from tests.processes.deployment import AT_REST, PASSWORD, Deployment
 from tests.processes.person import WORKSPACES, Person
+from tests.processes.process import CodehubProcess, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
@@ -51,6 +55,75 @@ async def test_secrets_stay_where_they_belong(deploy: Deploy, temporal_client: C
     for known in ("WorkspaceWorkflow", "workspace_updated", "ImagePullFailed", '"event": "attempt_failed"'):
         assert known in everything, f"{known} is nowhere: this test says nothing"
     assert [name for name, secret in secrets.items() if secret in everything] == []
+
+
+async def test_outages_tell_no_secret(deploy: Deploy, database_url: str, redis_url: str, s3: S3) -> None:
+    """What can't be reached is told by its address, which may hold a password: with each service away in turn, what the
+    API answers, what `doctor` says, and what processes log that run, or are started, meanwhile."""
+    async with AsyncExitStack() as stack:
+        proxies = {
+            "PostgreSQL": await stack.enter_async_context(FaultProxy(server_of(database_url))),
+            "Redis": await stack.enter_async_context(FaultProxy(server_of(redis_url))),
+            "S3": await stack.enter_async_context(FaultProxy(s3.endpoint)),
+        }
+        deployment = await deploy(
+            DATABASE_URL=through(database_url, proxies["PostgreSQL"]),
+            REDIS_URL=through(redis_url, proxies["Redis"]),
+            S3_ENDPOINT=proxies["S3"].url,
+            RECONCILER_PATIENCE="1",
+            LOG_LEVEL="DEBUG",
+        )
+        await deployment.worker()
+        person = await stack.enter_async_context(deployment.person())
+        secrets = await _secrets(deployment, person)
+        workspace = await person.create("one")
+        await deployment.until_phase(workspace, Phase.RUNNING)
+        said: list[str] = []
+        for service, proxy in proxies.items():
+            await proxy.refuse()
+            said += await _asked_meanwhile(person, workspace)
+            started = [deployment.start(command) for command in ("worker --node other", "doctor", "gc --dry-run")]
+            await started[0].said("waiting_for", service=service)
+            for process in started[1:]:
+                await until(partial(_ended, process), AT_REST, "it goes on for ever")
+            started[0].kill()
+            await proxy.heal()
+            await until(lambda: _answers(person), AT_REST, f"nobody is well again after {service}")
+        await person.want(workspace, DesiredState.ARCHIVED)
+        await deployment.until_phase(workspace, Phase.ARCHIVED)
+        operations = await deployment.database.fetch("SELECT o::text FROM operations o")
+        said += [process.output for process in deployment.processes] + [row[0] for row in operations]
+    everything = "\n".join(said)
+    for known in ("database_unavailable", "waiting_for", "PostgreSQL", "Redis", urlsplit(proxies["S3"].url).netloc):
+        assert known in everything, f"{known} is nowhere: this test says nothing"
+    assert [name for name, secret in secrets.items() if secret in everything] == []
+
+
+async def _asked_meanwhile(person: Person, workspace: WorkspaceId) -> list[str]:
+    said = []
+    for method, path, body in (
+        ("GET", "/health/ready", None),
+        ("GET", WORKSPACES, None),
+        ("GET", f"{WORKSPACES}/{workspace}/explain", None),
+        ("PATCH", f"{WORKSPACES}/{workspace}", {"memo": "x"}),
+        ("POST", "/api/v1/login", {"username": "admin", "password": PASSWORD}),
+        ("GET", f"/w/{workspace}/", None),
+    ):
+        async with person.client.request(method, person.url + path, json=body) as answer:
+            said.append(f"{answer.status} {dict(answer.headers.items())} {await answer.text()}")
+    # What a login sets is for its owner.
+    return [line for line in said if "Set-Cookie" not in line]
+
+
+async def _ended(process: CodehubProcess) -> bool:
+    return not process.alive
+
+
+async def _answers(person: Person) -> bool:
+    try:
+        return (await person.ask("GET", "/health/ready"))[0] == 200
+    except aiohttp.ClientError:
+        return False
 
 
 async def _secrets(deployment: Deployment, person: Person) -> dict[str, str]:
