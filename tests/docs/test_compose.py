@@ -102,6 +102,39 @@ def test_other_hosts_reach_the_services_on_a_private_address_only(copied: Path) 
         )
 
 
+def test_the_second_file_is_named_once_and_for_all(copied: Path) -> None:
+    """COMPOSE_FILE in .env, as docs/operations.md and the example have it; and what a forgotten `-f` of the first file
+    alone does."""
+    (named,) = set(
+        re.findall(
+            r"^(?:# )?COMPOSE_FILE=(\S+)$",
+            EXAMPLE.read_text() + (ROOT / "docs" / "operations.md").read_text(),
+            re.MULTILINE,
+        )
+    )
+    given = dict.fromkeys(_required(COMPOSE), PASSWORD) | {"SERVICES_ADDRESS": "10.0.0.5", "COMPOSE_FILE": named}
+    _write_env(copied, given)
+    both, first = _config_of(copied), _config(copied)
+    assert both["services"] == _config(copied, SEVERAL_HOSTS)["services"]
+    assert "10.0.0.5" in str(both["services"]["postgres"]["ports"])
+    assert "10.0.0.5" not in str(first["services"]["postgres"]["ports"])
+
+
+def test_what_stands_in_the_environment_file_in_vain(copied: Path) -> None:
+    """What docs/production.md says of it, and of the health checks."""
+    text = " ".join((ROOT / "docs" / "production.md").read_text().split())
+    (told,) = re.findall(r"`up -d` again\. Not there:(.*?)To update", text)
+    vain, _, asked = told.partition("whatever `.env` says.")
+    names = re.findall(r"`([A-Z_]{3,})`", vain)
+    assert names == ["DATABASE_URL", "REDIS_URL", "DOCKER_HOST", "METRICS_PORT"]
+    _write_env(copied, dict.fromkeys(_required(COMPOSE), PASSWORD) | dict.fromkeys(names, "another"))
+    services = _config(copied)["services"]
+    assert [name for name in names if services["worker"]["environment"][name] == "another"] == []
+    assert [name for name in names[:2] if services["api"]["environment"][name] == "another"] == []
+    for name, place in zip(("api", "worker"), re.findall(r"127\.0\.0\.1:\d+", asked), strict=True):
+        assert f"http://{place}/" in str(compose()["services"][name]["healthcheck"]["test"])
+
+
 def test_compose_names_settings_that_exist() -> None:
     known = {name.upper() for name in Settings.model_fields}
     for name in ("worker", "api"):
@@ -342,7 +375,10 @@ def _compose_command() -> list[str]:
 
 
 def _config(folder: Path, *more: Path) -> dict[str, Any]:
-    files = [part for path in (COMPOSE, *more) for part in ("-f", str(path.relative_to(ROOT)))]
+    return _config_of(folder, *(part for path in (COMPOSE, *more) for part in ("-f", str(path.relative_to(ROOT)))))
+
+
+def _config_of(folder: Path, *files: str) -> dict[str, Any]:
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     done = _run([*_compose_command(), *files, "config"], env=environment, cwd=folder)
     assert done.returncode == 0, done.stderr

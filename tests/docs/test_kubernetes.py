@@ -17,6 +17,7 @@ from settings import Settings, load_settings
 from starter.embedded.probe import http_status
 from starter.metrics import serving_metrics
 from tests.docs.api_document import document
+from tests.docs.test_commands import commands_of
 from tests.docs.test_deploy import ALERTS
 from tests.docs.test_docs import ROOT, problem_of
 from tests.ports import free_port
@@ -215,6 +216,52 @@ def test_names_lead_to_each_other() -> None:
         credentials = endpoint["authorization"]["credentials"]
         assert credentials["name"] == secret["metadata"]["name"]
         assert credentials["key"] in secret["stringData"]
+
+
+def test_the_doctor_is_told_where_the_api_is() -> None:
+    """There is none beside a worker: the name is the Service's, in the same namespace, by the cluster's DNS."""
+    (line,) = (line for _, line in commands_of("kubectl") if "codehub doctor" in line)
+    (service,) = manifests("Service")
+    (port,) = service["spec"]["ports"]
+    assert f"env CODEHUB_HOST={service['metadata']['name']} CODEHUB_PORT={port['port']} codehub doctor" in line
+    (workers,) = manifests("DaemonSet")
+    assert workers["spec"]["template"]["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
+
+
+@pytest.mark.parametrize("end", ["Complete", "Failed"])
+@pytest.mark.parametrize("document", ["production.md", "upgrades.md"])
+def test_a_job_is_waited_for_however_it_ends(document: str, end: str, tmp_path: Path) -> None:
+    """By the line of the document, and a kubectl that knows nothing at first, then what newer clusters say before the
+    end, then the end."""
+    text = (ROOT / "docs" / document).read_text()
+    (line,) = re.findall(r"^(?:ended\(\) \{ )?until kubectl .*$", text, re.MULTILINE)
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in\n'
+        '*logs*codehub-migrate) echo "its log" ;;\n'
+        "*get*codehub-migrate*conditions*) echo x >> asked\n"
+        f'    case $(wc -l < asked) in 1) ;; 2) printf FailureTarget ;; *) printf "FailureTarget {end}" ;; esac ;;\n'
+        "*) exit 1 ;;\n"
+        "esac\n"
+    )
+    kubectl.chmod(0o755)
+    script = line.replace("sleep 2", "sleep 0")
+    if line.startswith("ended()"):
+        script += "\nended codehub-migrate"
+    search = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-eu", "-c", script],
+        cwd=tmp_path,
+        env={"PATH": search},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    told = done.stdout.splitlines()
+    assert told[0] == f"FailureTarget {end}"
+    assert told[1:] == (["its log"] if line.startswith("ended()") else [])
 
 
 def test_the_rules_become_an_object_of_the_operator() -> None:

@@ -53,6 +53,15 @@ def test_the_instance_is_the_node() -> None:
     assert is_node_name(INSTANCE)
 
 
+def test_worker_and_api_of_one_host_do_not_want_the_same_port() -> None:
+    """Both read host.env, where METRICS_PORT is the worker's; the API has /metrics at its own address."""
+    worker, api = (unit(FOLDER / name)["Service"] for name in ("codehub-worker@.service", "codehub-api.service"))
+    # The last one of each is that of the host.
+    assert worker["EnvironmentFile"] == api["EnvironmentFile"] == "-/etc/codehub/host.env"
+    assert api["UnsetEnvironment"].split() == ["METRICS_PORT"]
+    assert "UnsetEnvironment" not in worker
+
+
 def test_nobody_is_killed_while_it_drains() -> None:
     service = unit(FOLDER / "codehub-worker@.service")["Service"]
     assert int(service["TimeoutStopSec"]) >= Settings().worker_drain_seconds + 5
