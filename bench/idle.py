@@ -32,8 +32,8 @@ class Spell:
     """Seconds of each part."""
     memory: dict[str, float]
     """MB of each part, at its end."""
-    stored: int
-    """Bytes in the databases, at its end."""
+    stored: dict[str, int]
+    """Bytes in each database, at its end."""
     grown: int
     """Bytes."""
     wal: int
@@ -71,7 +71,7 @@ async def measure(fleet: Fleet, part: Part, sizes: Sizes, seconds: float, *, row
     growth, size, minutes = part.growth, fleet.size, idle.seconds / 60
     growth.add("idle: CPU", size, sum(idle.cores.values()) + look.cores(size), "% of a core")
     growth.add("idle: memory", size, sum(idle.memory.values()), "MB")
-    growth.add("idle: databases", size, idle.stored / _MB, "MB")
+    growth.add("idle: databases", size, sum(idle.stored.values()) / _MB, "MB")
     growth.add("idle: growth of the databases", size, idle.grown / _KB / minutes, "KB/min")
     growth.add("idle: WAL of PostgreSQL", size, idle.wal / _KB / minutes, "KB/min")
     if rows:
@@ -82,6 +82,7 @@ def _rows(size: int, idle: Spell, look: Look) -> list[Row]:
     looks = look.cores(size)
     cores = sum(idle.cores.values()) + looks
     of_it = f"{by_part(idle.cores)}, and {looks:.1f} for the look that each takes every {_LOOK_INTERVAL / 3600:g} hours"
+    stored = {name: count / _MB for name, count in idle.stored.items()}
     window = f"in {idle.seconds:.0f} s with {idle.ticks} ticks of TTL"
     return [
         Row(f"{size:,} idle: CPU", [cores], goal=5, unit="% of a core", note=f"{of_it}; {window}"),
@@ -92,9 +93,9 @@ def _rows(size: int, idle: Spell, look: Look) -> list[Row]:
         Row(f"{size:,} idle: memory", [sum(idle.memory.values())], unit="MB", note=by_part(idle.memory)),
         Row(
             f"{size:,} idle: databases",
-            [idle.stored / _MB],
+            [sum(stored.values())],
             unit="MB",
-            note="PostgreSQL and Temporal's SQLite; one look each",
+            note=f"{by_part(stored)}; one look each",
         ),
     ]
 
@@ -114,7 +115,7 @@ async def spell(fleet: Fleet, seconds: float, waking: Sequence[WorkspaceId] = ()
         {name: after[name].cpu_seconds - used[name].cpu_seconds for name in PARTS},
         {name: after[name].memory_bytes / _MB for name in PARTS},
         stored_after,
-        stored_after - stored,
+        sum(stored_after.values()) - sum(stored.values()),
         wal_after - wal,
     )
 
@@ -142,11 +143,11 @@ async def _ticks(fleet: Fleet) -> int:
     return told.info.num_actions
 
 
-async def _stored(fleet: Fleet) -> int:
-    """Bytes of both databases: PostgreSQL's own count, and Temporal's file with its log."""
+async def _stored(fleet: Fleet) -> dict[str, int]:
+    """PostgreSQL's own count, and Temporal's file with its log."""
     data: Path = fleet.simulation.stack.data
     ours: int = await fleet.database.fetchval("SELECT pg_database_size(current_database())")
-    return ours + sum(file.stat().st_size for file in data.rglob("temporal*.db*"))
+    return {"postgres": ours, "temporal": sum(file.stat().st_size for file in data.rglob("temporal*.db*"))}
 
 
 async def _wal(fleet: Fleet) -> int:
