@@ -108,7 +108,7 @@ PERIODIC: Mapping[str, tuple[Callable[[Database], Awaitable[object]], set[str]]]
     "count_living": (lambda db: Attention(db).count_living(), {"workspaces_living"}),
     "deleted": (lambda db: Attention(db).deleted(SOME), {"workspaces_pkey"}),
     "expire_running": (
-        lambda db: Expiry(db, TtlDefaults()).expire_running(),
+        lambda db: Expiry(db, TtlDefaults()).expire_running(NOW),
         {"workspaces_unused_since", "workspaces_own_standby_ttl"},
     ),
     "expire_standby": (
