@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import islice
 
 import structlog
 from temporalio import activity
@@ -16,8 +17,9 @@ from temporalio import activity
 from activities.bucket import Bucket
 from adapters.archive_store import ArchiveStore, OpenUpload, StoredObject
 from adapters.postgres.garbage import Garbage, Orphan
-from adapters.telemetry.metrics import GC_DELETED, GC_DELETED_BYTES, GC_UPLOADS
+from adapters.telemetry.metrics import GC_DELETED, GC_DELETED_BYTES, GC_REFUSED, GC_UPLOADS
 from domain.gc import Claims, is_protected, is_uploading, operation_of, workspace_of
+from domain.naming import meta_key
 from workflows.messages import COLLECT_GARBAGE, GcInput, GcReport
 
 log = structlog.get_logger()
@@ -151,20 +153,36 @@ class GarbageCollector:
         return {key: found.get(owner) if owner is not None else None for key, owner in owners.items()}
 
     async def _delete_matured(self, report: GcReport) -> None:
-        while orphans := await self.garbage.matured(self.delay, self.restored_delay, self.batch):
+        refused: set[str] = set()
+        last: str | None = None
+        # On from the last one, and not from the first again: what the store refuses is an orphan still.
+        while orphans := await self.garbage.matured(self.delay, self.restored_delay, self.batch, last):
+            last = orphans[-1].key
             # Looked at once more, now: a row may have come to refer to it since it was marked.
             kept = await self._protected([orphan.key for orphan in orphans])
             doomed = [orphan for orphan in orphans if orphan.key not in kept]
-            keys = [orphan.key for orphan in doomed]
-            # Markers first: an archive without its .meta is an orphan still, never a complete one.
-            await self.archives.delete([key for key in keys if key.endswith(".meta")])
-            await self.archives.delete([key for key in keys if not key.endswith(".meta")])
-            await self.garbage.forget([orphan.key for orphan in orphans])
-            report.deleted += len(doomed)
-            report.deleted_bytes += sum(orphan.size for orphan in doomed)
-            GC_DELETED.inc(len(doomed))
-            GC_DELETED_BYTES.inc(sum(orphan.size for orphan in doomed))
+            refused |= await self._refused([orphan.key for orphan in doomed], refused)
+            gone = [orphan for orphan in doomed if orphan.key not in refused]
+            await self.garbage.forget([orphan.key for orphan in orphans if orphan.key not in refused])
+            report.deleted += len(gone)
+            report.deleted_bytes += sum(orphan.size for orphan in gone)
+            GC_DELETED.inc(len(gone))
+            GC_DELETED_BYTES.inc(sum(orphan.size for orphan in gone))
             _beat(report)
+        report.refused = len(refused)
+        self._name(report.refused_keys, sorted(refused))
+        GC_REFUSED.inc(len(refused))
+
+    async def _refused(self, keys: list[str], formerly: set[str]) -> set[str]:
+        """Delete them; which of them stay, because the store, or whoever owns it, wants it so."""
+        # Markers first: an archive without its .meta is an orphan still, never a complete one. So it stays with it.
+        refused = dict(await self.archives.delete([key for key in keys if key.endswith(".meta")]))
+        bare = [key for key in keys if not key.endswith(".meta")]
+        beside = {key for key in bare if meta_key(key) in formerly | refused.keys()}
+        refused |= await self.archives.delete([key for key in bare if key not in beside])
+        for key, reason in islice(refused.items(), 1):
+            log.warning("store_refused_to_delete", count=len(refused), key=key, error=reason)
+        return beside | refused.keys()
 
     async def _stale_uploads(self, report: GcReport) -> AsyncIterator[OpenUpload]:
         """Uploads that were begun before GC_DELAY and belong to no operation under way."""

@@ -1,6 +1,6 @@
 """The interface to where archives are kept."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -97,8 +97,8 @@ class ArchiveStore(ArchiveObserver, Protocol):
 
     def list_uploads(self) -> AsyncIterator[OpenUpload]: ...
 
-    async def delete(self, keys: list[str]) -> None:
-        """Absent ones are fine."""
+    async def delete(self, keys: list[str]) -> Mapping[str, str]:
+        """Absent ones are fine. Returns what the store would not delete, and why: a hold, or a rule of its owner's."""
         ...
 
     async def abort(self, upload: OpenUpload) -> None: ...

@@ -40,7 +40,8 @@ class Homes(Protocol):
         ...
 
     def write(self, workspace_id: WorkspaceId, op_id: OperationId) -> AbstractAsyncContextManager["HomeSink"]:
-        """Fill the volume. Entered, it can be written to; a later `renew` takes it away."""
+        """Fill the volume. Entered, it can be written to; a later `renew` takes it away. Left without an error, what
+        was extracted is on the disk, where this process can see to that: however long the disk takes."""
         ...
 
 

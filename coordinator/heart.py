@@ -89,6 +89,10 @@ class Heart:
             except (Unreachable, ActionFailed, DatabaseUnavailable) as error:
                 SKIPPED.labels("heart").inc()
                 log.warning("node_silent", node=self.node, error=str(error))
+            except Exception:
+                # Whatever it was: its silence is heard, and to end the worker would end all that it does.
+                SKIPPED.labels("heart").inc()
+                log.exception("heart_failed", node=self.node)
             await asyncio.sleep(self.interval)
 
     def _swept(self) -> timedelta | None:

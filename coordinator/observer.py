@@ -59,17 +59,26 @@ class Observer:
         return woken
 
     async def follow_events(self) -> None:
-        """Look at what the engine says has changed, once it is at rest."""
+        """Look at what the engine says has changed, once it is at rest. Ends, and fails, with whichever of the two ends
+        first: without the other it would do nothing."""
         changed: set[WorkspaceId] = set()
         arrived = asyncio.Event()
-        checker = asyncio.create_task(self._check_changed(changed, arrived))
+        both = [
+            asyncio.create_task(self._note_changed(changed, arrived)),
+            asyncio.create_task(self._check_changed(changed, arrived)),
+        ]
         try:
-            async with self.runtime.watch() as changes:
-                async for workspace_id in changes:
-                    changed.add(workspace_id)
-                    arrived.set()
+            ended, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
         finally:
-            await end([checker])
+            await end(both)
+
+    async def _note_changed(self, changed: set[WorkspaceId], arrived: asyncio.Event) -> None:
+        async with self.runtime.watch() as changes:
+            async for workspace_id in changes:
+                changed.add(workspace_id)
+                arrived.set()
 
     async def _check_changed(self, changed: set[WorkspaceId], arrived: asyncio.Event) -> None:
         while True:

@@ -4,11 +4,10 @@ import re
 from dataclasses import dataclass
 
 from domain.model import HomeContext, Operation, OperationId, Phase, WorkspaceId
-from domain.naming import archive_key
+from domain.naming import UUID, archive_key
 
-_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _UPLOADING = frozenset({Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE})
-_ARCHIVE = re.compile(rf"(?P<workspace>{_UUID})/(?P<operation>{_UUID})/home\.tar\.zst(?:\.meta)?")
+_ARCHIVE = re.compile(rf"(?P<workspace>{UUID})/(?P<operation>{UUID})/home\.tar\.zst(?:\.meta)?")
 
 
 @dataclass(frozen=True, slots=True)

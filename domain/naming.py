@@ -4,8 +4,15 @@ import re
 
 from domain.model import OperationId, WorkspaceId
 
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+"""As codehub spells its ids. What is spelled otherwise was not written by it."""
 DEFAULT_NODE = "local"
 """The node of an installation on one host. Its operations run on the workflows' own queue."""
+
+
+def is_workspace_id(text: str) -> bool:
+    """Names and labels are anybody's: what is no id must not get as far as a query for ids."""
+    return re.fullmatch(UUID, text) is not None
 
 
 def container_name(workspace_id: WorkspaceId) -> str:

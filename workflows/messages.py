@@ -142,6 +142,9 @@ class GcReport:
     deleted: int = 0
     deleted_bytes: int = 0
     aborted_uploads: int = 0
+    refused: int = 0
+    """Those that were to go and stay, because the store would not delete them or their markers."""
+    refused_keys: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     """Of a dry run: the orphans; the first of them where there are many, here and below."""
     due: int = 0
@@ -161,6 +164,7 @@ class GcReport:
             "deleted": self.deleted,
             "deleted_bytes": self.deleted_bytes,
             "aborted_uploads": self.aborted_uploads,
+            "refused": self.refused,
         }
 
 

@@ -14,7 +14,7 @@ from adapters.docker.labels import OPERATION, WORKSPACE, Labels, Role
 from adapters.docker.spec import container_spec
 from domain.errors import ActionFailed
 from domain.model import OperationId, WorkspaceId
-from domain.naming import container_name
+from domain.naming import container_name, is_workspace_id
 
 log = structlog.get_logger()
 
@@ -141,7 +141,7 @@ class Containers:
             labels = item["Labels"]
             # Labels can be put on anything by anybody: one odd container must not hide all the others.
             workspace_id = WorkspaceId(labels.get(WORKSPACE, ""))
-            if f"/{container_name(workspace_id)}" not in item["Names"]:
+            if not is_workspace_id(workspace_id) or f"/{container_name(workspace_id)}" not in item["Names"]:
                 continue
             bindings = (
                 (port.get("IP", ""), port["PublicPort"])

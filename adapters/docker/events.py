@@ -15,6 +15,7 @@ from adapters.docker.engine import Engine
 from adapters.docker.labels import WORKSPACE, Labels, Role
 from domain.errors import Unreachable
 from domain.model import WorkspaceId
+from domain.naming import UUID, is_workspace_id
 
 if TYPE_CHECKING:
     from docker.types.daemon import CancellableStream
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Stream: TypeAlias = "CancellableStream[dict[str, Any]]"
 
 CHANGES = ["create", "start", "die", "pause", "unpause", "destroy"]
-VOLUME = re.compile(r"ws-(?P<workspace_id>.+)-home")
+VOLUME = re.compile(rf"ws-(?P<workspace_id>{UUID})-home")
 END_SECONDS = 2.0
 
 
@@ -134,7 +135,8 @@ class DockerWatch(AsyncIterator[WorkspaceId]):
             return WorkspaceId(name["workspace_id"]) if name else None
         labels = actor["Attributes"]
         workspace_id = WorkspaceId(labels.get(WORKSPACE, ""))
-        return workspace_id if self._labels.owns(labels, Role.WORKSPACE, workspace_id) else None
+        ours = is_workspace_id(workspace_id) and self._labels.owns(labels, Role.WORKSPACE, workspace_id)
+        return workspace_id if ours else None
 
 
 def _timestamp(engine_time: str) -> str:

@@ -107,9 +107,11 @@ class DockerHomes:
     async def write(self, workspace_id: WorkspaceId, op_id: OperationId) -> AsyncIterator[HomeSink]:
         directory = await self._directory(workspace_id) if self.direct else None
         if directory is not None and (tree := await self._entered(directory)) is not None:
-            with tree:
+            with tree, flushing(directory) as rest:
                 await self.cut_off(workspace_id)
-                yield DirectSink(self.engine, tree, directory)
+                yield DirectSink(self.engine, tree)
+                # Not while it extracts: whoever watches whether bytes move would take a slow disk for a dead store.
+                await self.engine.transfer(lambda _: rest())
             return
         async with self._io(workspace_id, op_id) as container:
             yield DockerSink(self.engine, container)
@@ -224,14 +226,9 @@ class DockerSink:
 class DirectSink:
     engine: Engine
     tree: ProcessTree
-    directory: Path
 
     async def extract(self, tar: Iterable[bytes]) -> None:
-        def extract() -> None:
-            with flushing(self.directory):
-                self.tree.extract(tar)
-
-        await self.engine.transfer(lambda _: extract())
+        await self.engine.transfer(lambda _: self.tree.extract(tar))
 
 
 def is_local(where: str) -> bool:

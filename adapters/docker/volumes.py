@@ -14,7 +14,7 @@ from adapters.docker.labels import WORKSPACE, Labels, Role
 from adapters.docker.marker import Marker
 from domain.errors import ActionFailed, Unreachable, VolumeInUse
 from domain.model import OperationId, WorkspaceId
-from domain.naming import volume_name
+from domain.naming import is_workspace_id, volume_name
 
 REMOVED_WITHIN = 1500.0
 """Seconds. A disk may take minutes for a home of many files."""
@@ -58,7 +58,7 @@ class Volumes:
         filters = self._labels.filter(Role.HOME)
         found = await self._engine.look(lambda api: api.volumes(filters=filters))
         listed = ((WorkspaceId(v["Labels"].get(WORKSPACE, "")), v["Name"]) for v in found["Volumes"] or [])
-        return {workspace_id for workspace_id, name in listed if name == volume_name(workspace_id)}
+        return {id_ for id_, name in listed if is_workspace_id(id_) and name == volume_name(id_)}
 
     async def create(self, workspace_id: WorkspaceId, op_id: OperationId) -> Home:
         """What has the name then: the engine answers with the one that exists, whosever it is."""

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -25,10 +25,14 @@ _AWAY = (
     # asyncpg loses track of a connection whose server dies in the middle of an answer.
     asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
-    # Stopping, starting, too slow; out of connections, memory or disk; a deadlock. None of them is the caller's fault.
+    # Stopping, starting, too slow; out of connections, memory or disk; a disk that fails; a deadlock. None of them is
+    # the caller's fault. Damaged data and the server's own mistakes (XX) are not among them: waiting mends neither.
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
+    asyncpg.PostgresSystemError,
     asyncpg.TransactionRollbackError,
+    # No longer, or not yet, the one that writes: a failover.
+    asyncpg.ReadOnlySQLTransactionError,
     # It let us in before: a password that is being changed, a database that is being restored.
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
@@ -50,27 +54,38 @@ class Database:
     pool: Pool
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
-        with translated(), sql_span(sql):
+        async with self._asked(sql_span(sql)):
             return await self.pool.fetch(sql, *args)
 
     async def fetchrow(self, sql: str, *args: Any) -> asyncpg.Record | None:
-        with translated(), sql_span(sql):
+        async with self._asked(sql_span(sql)):
             return await self.pool.fetchrow(sql, *args)
 
     async def fetchval(self, sql: str, *args: Any) -> Any:
-        with translated(), sql_span(sql):
+        async with self._asked(sql_span(sql)):
             return await self.pool.fetchval(sql, *args)
 
     async def execute(self, sql: str, *args: Any) -> str:
-        with translated(), sql_span(sql):
+        async with self._asked(sql_span(sql)):
             return await self.pool.execute(sql, *args)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[PooledConnection]:
-        with translated(), span("postgresql transaction", SpanKind.CLIENT):
-            async with self.pool.acquire() as connection, connection.transaction():
-                await tell_actor(connection)
-                yield connection
+        spanned = span("postgresql transaction", SpanKind.CLIENT)
+        async with self._asked(spanned), self.pool.acquire() as connection, connection.transaction():
+            await tell_actor(connection)
+            yield connection
+
+    @asynccontextmanager
+    async def _asked(self, spanned: AbstractContextManager[object]) -> AsyncIterator[None]:
+        try:
+            with translated(), spanned:
+                yield
+        except DatabaseUnavailable as error:
+            if isinstance(error.__cause__, asyncpg.ReadOnlySQLTransactionError):
+                # The address may lead to another server by now; who is connected stays with the one that reads only.
+                await self.pool.expire_connections()
+            raise
 
     async def close(self) -> None:
         """A server that does not answer must not hold up the end."""

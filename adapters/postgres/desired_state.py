@@ -98,8 +98,11 @@ class DesiredStates:
             ws = await self._locked(connection, workspace_id, owner)
             if ws.operation is not Operation.NONE:
                 raise Refused(Refusal.OPERATION_RUNNING)
+            # Later than whatever the row says, or it would read as a deletion that failed: the transaction may have
+            # begun, and its now() be, before the operation failed.
             row = await connection.fetchrow(
-                "UPDATE workspaces SET desired_state = 'DELETED', deleted_at = now() WHERE id = $1 RETURNING *",
+                "UPDATE workspaces SET desired_state = 'DELETED', deleted_at ="
+                " GREATEST(clock_timestamp(), phase_changed_at + interval '1 microsecond') WHERE id = $1 RETURNING *",
                 workspace_id,
             )
             return to_workspace(_found(row))

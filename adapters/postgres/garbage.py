@@ -94,13 +94,18 @@ class Garbage:
         """What a complete run did not see as an orphan is none any more: wanted again, or gone."""
         await self.database.execute("DELETE FROM gc_orphans WHERE run < $1", run)
 
-    async def matured(self, delay: timedelta, unknown_delay: timedelta, limit: int) -> list[Orphan]:
+    async def matured(
+        self, delay: timedelta, unknown_delay: timedelta, limit: int, before: str | None = None
+    ) -> list[Orphan]:
+        """Those whose keys come before `before`, the last of them first: so a marker comes before its archive."""
         rows = await self.database.fetch(
             "SELECT key, size FROM gc_orphans WHERE first_seen_at <= now() - $1::interval"
-            " AND (NOT unknown OR first_seen_at <= now() - $2::interval) ORDER BY first_seen_at LIMIT $3",
+            " AND (NOT unknown OR first_seen_at <= now() - $2::interval)"
+            " AND ($4::text IS NULL OR key < $4) ORDER BY key DESC LIMIT $3",
             delay,
             unknown_delay,
             limit,
+            before,
         )
         return [Orphan(row["key"], row["size"]) for row in rows]
 

@@ -2,27 +2,19 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from uuid import UUID
 
 from adapters.postgres.database import Database
 from domain.model import WorkspaceId
+from domain.naming import is_workspace_id
 
 
 async def touch(database: Database, seen: Mapping[WorkspaceId, datetime]) -> None:
     """`last_access_at` never goes back, and never into the future."""
-    known = {workspace_id: moment for workspace_id, moment in seen.items() if _is_id(workspace_id)}
+    # What others left in Redis must not stop the tick.
+    known = {workspace_id: moment for workspace_id, moment in seen.items() if is_workspace_id(workspace_id)}
     await database.execute(
         "UPDATE workspaces w SET last_access_at = LEAST(now(), s.seen) FROM unnest($1::uuid[], $2::timestamptz[])"
         " AS s (id, seen) WHERE w.id = s.id AND (w.last_access_at IS NULL OR w.last_access_at < s.seen)",
         list(known),
         list(known.values()),
     )
-
-
-def _is_id(text: str) -> bool:
-    """What others left in Redis must not stop the tick."""
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True

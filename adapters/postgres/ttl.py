@@ -11,6 +11,7 @@ from domain.audit import Actor, ActorKind
 from domain.model import DesiredState, WorkspaceId
 from domain.ttl import TtlDefaults
 
+# As of $3, before Redis was read, and not of now(): what Redis has learned since is not in the rows.
 # One statement each: a user's change that commits first is what the row is judged by, so it wins.
 # Those without a TTL of their own are found by index (see 0008_ttl.sql): the tick's cost is what expires.
 # Of those that are RUNNING the index knows only when they were in use at least (see 0017_in_use_at.sql): whoever was
@@ -18,14 +19,14 @@ from domain.ttl import TtlDefaults
 _STANDBY = """
 UPDATE workspaces SET in_use_at = last_access_at, desired_state = CASE
     WHEN GREATEST(last_access_at, phase_changed_at)
-        < now() - $2::interval - make_interval(secs => COALESCE(standby_ttl_seconds, $1))
+        < $3::timestamptz - $2::interval - make_interval(secs => COALESCE(standby_ttl_seconds, $1))
     THEN 'STANDBY' ELSE 'RUNNING' END
 WHERE phase = 'RUNNING' AND operation = 'NONE' AND desired_state = 'RUNNING' AND (
     (standby_ttl_seconds IS NULL AND $1 > 0
-     AND GREATEST(in_use_at, phase_changed_at) < now() - $2::interval - make_interval(secs => $1))
+     AND GREATEST(in_use_at, phase_changed_at) < $3::timestamptz - $2::interval - make_interval(secs => $1))
     OR (standby_ttl_seconds > 0
         AND GREATEST(last_access_at, phase_changed_at)
-            < now() - $2::interval - make_interval(secs => standby_ttl_seconds)))
+            < $3::timestamptz - $2::interval - make_interval(secs => standby_ttl_seconds)))
 RETURNING id, desired_state
 """
 _ARCHIVE = """
@@ -45,11 +46,16 @@ class Expiry:
     async def touch(self, seen: Mapping[WorkspaceId, datetime]) -> None:
         await touch(self.database, seen)
 
-    async def expire_running(self) -> list[WorkspaceId]:
+    async def now(self) -> datetime:
+        now: datetime = await self.database.fetchval("SELECT now()")
+        return now
+
+    async def expire_running(self, known_at: datetime) -> list[WorkspaceId]:
+        """Those whose TTL was over then: the rows hold all activity that was known at that time."""
         with acting(Actor(ActorKind.TTL, reason="not used for longer than its standby TTL")):
             async with self.database.transaction() as connection:
                 seconds = int(self.defaults.standby.total_seconds())
-                rows = await connection.fetch(_STANDBY, seconds, self.defaults.lag)
+                rows = await connection.fetch(_STANDBY, seconds, self.defaults.lag, known_at)
         return [WorkspaceId(str(row["id"])) for row in rows if row["desired_state"] == DesiredState.STANDBY]
 
     async def expire_standby(self) -> list[WorkspaceId]:

@@ -172,15 +172,15 @@ class S3ArchiveStore:
         async for upload in self._uploads(""):
             yield upload
 
-    async def delete(self, keys: list[str]) -> None:
+    async def delete(self, keys: list[str]) -> dict[str, str]:
+        refused: dict[str, str] = {}
         for start in range(0, len(keys), _DELETED_AT_ONCE):
             batch: list[ObjectIdentifierTypeDef] = [{"Key": key} for key in keys[start : start + _DELETED_AT_ONCE]]
             with translated("deleting"):
                 answer = await self.client.delete_objects(Bucket=self.bucket, Delete={"Objects": batch})
-            if errors := answer.get("Errors"):
-                raise ActionFailed(
-                    f"the object store did not delete {errors[0].get('Key')}: {errors[0].get('Message')}"
-                )
+            for error in answer.get("Errors", []):
+                refused[error.get("Key", "")] = error.get("Message") or error.get("Code", "")
+        return refused
 
     async def abort(self, upload: OpenUpload) -> None:
         with suppress(NotStored), translated(upload.key):

@@ -47,6 +47,7 @@ TTL_TICK = Gauge("codehub_ttl_tick_timestamp_seconds", "When this process last r
 TTL_SKIPPED = Counter("codehub_ttl_standby_skipped_total", "TTL ticks that knew nothing of activity: Redis was away.")
 GC_DELETED = Counter("codehub_gc_deleted_total", "Objects that GC deleted.")
 GC_DELETED_BYTES = Counter("codehub_gc_deleted_bytes_total", "Bytes that GC freed.")
+GC_REFUSED = Counter("codehub_gc_refused_total", "Objects that the store would not delete, each time GC tried.")
 GC_UPLOADS = Counter("codehub_gc_aborted_uploads_total", "Unfinished uploads that GC removed.")
 
 HTTP = Histogram(

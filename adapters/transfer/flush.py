@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from domain.errors import ActionFailed
@@ -27,8 +27,9 @@ def flush(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def flushing(directory: Path) -> Iterator[None]:
-    """What is written inside is on the disk afterwards, most of it by then."""
+def flushing(directory: Path) -> Iterator[Callable[[], None]]:
+    """Inside, what is written is flushed meanwhile, so that little is left for the end: that is what the yielded call
+    does. It blocks for as long as the disk takes, and nobody sees it move."""
     over = threading.Event()
 
     def ahead() -> None:
@@ -39,9 +40,14 @@ def flushing(directory: Path) -> Iterator[None]:
 
     thread = threading.Thread(target=ahead, name="flush", daemon=True)
     thread.start()
-    try:
-        yield
-    finally:
+
+    def rest() -> None:
         over.set()
         thread.join()
-    flush(directory)
+        flush(directory)
+
+    try:
+        yield rest
+    finally:
+        # Not waited for: what failed is not kept.
+        over.set()

@@ -90,7 +90,10 @@ def _told(report: "GcReport", owner: str | None, settings: "Settings") -> list[s
         f"{report.deleted} deleted ({size(report.deleted_bytes)}), "
         f"{_count(report.aborted_uploads, 'broken-off upload')} ended."
     )
-    waiting = report.orphans - report.unknown - report.deleted
+    if report.refused:
+        lines += [f"The store would not delete {report.refused} (a hold, or a rule on the bucket):"]
+        lines += _shown(report.refused_keys)
+    waiting = report.orphans - report.unknown - report.deleted - report.refused
     if waiting > 0 and not report.held:
         lines.append(_waiting(waiting, settings))
     return lines

@@ -199,9 +199,10 @@ class MemoryStore:
         for key in sorted(self.model.objects):
             yield StoredObject(key, 4, datetime.now(UTC))
 
-    async def delete(self, keys: list[str]) -> None:
+    async def delete(self, keys: list[str]) -> dict[str, str]:
         for key in keys:
             del self.model.objects[key]
+        return {}
 
     async def list_uploads(self) -> AsyncIterator[OpenUpload]:
         for id_, (key, hour) in list(self.model.uploads.items()):

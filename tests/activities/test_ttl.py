@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -17,6 +18,7 @@ from adapters.redis.activity import KEY, ActivityLog
 from domain.limits import Limits
 from domain.model import DesiredState, Phase, WorkspaceId
 from domain.ttl import TtlDefaults
+from workflows.messages import ExpireInput
 
 DEFAULTS = TtlDefaults(timedelta(seconds=600), timedelta(seconds=1800), timedelta(seconds=30))
 MINUTE = timedelta(minutes=1)
@@ -222,3 +224,66 @@ async def test_a_person_who_wants_it_running_at_the_moment_of_expiry_wins(
         person_first += not expired
         head_start += -0.002 if expired else 0.002
     assert races / 10 < person_first < races * 9 / 10
+
+
+@dataclass(frozen=True, slots=True)
+class Slow(Expiry):
+    """PostgreSQL takes its time over what was copied; meanwhile somebody's report reaches Redis."""
+
+    redis: Redis
+    reported: WorkspaceId
+
+    async def touch(self, seen: Mapping[WorkspaceId, datetime]) -> None:
+        await Expiry.touch(self, seen)
+        await ActivityLog(self.redis).record({self.reported: datetime.now(UTC)})
+        await self.database.execute("SELECT pg_sleep(3)")
+
+
+async def test_who_was_active_is_asked_before_the_moment_that_is_gone_by(database: Database, redis: Redis) -> None:
+    """Its TTL ends while the tick waits for PostgreSQL, and it has been used since Redis was read."""
+    limit = DEFAULTS.standby + DEFAULTS.lag
+    back = await workspace(database, accessed=limit - timedelta(seconds=2))
+    idle = await workspace(database, accessed=limit + timedelta(seconds=2))
+    await ActivityLog(redis).record({await workspace(database): datetime.now(UTC)})
+    report = await TtlRunner(Slow(database, DEFAULTS, redis, back), ActivityLog(redis)).tick()
+    assert report.standby == 1
+    assert [await desired(database, one) for one in (back, idle)] == ["RUNNING", "STANDBY"]
+
+
+async def test_reports_have_had_their_time_when_redis_is_read(database: Database, redis: Redis) -> None:
+    """Not when PostgreSQL has taken what was read: what was on its way may have come in between."""
+    back = await workspace(database)
+    await ActivityLog(redis).record({await workspace(database): datetime.now(UTC)})
+    unknown = datetime.now(UTC) - DEFAULTS.lag + timedelta(seconds=2)
+    report = await TtlRunner(Slow(database, DEFAULTS, redis, back), ActivityLog(redis)).tick(ExpireInput(unknown))
+    assert report.standby_skipped
+    assert await desired(database, back) == "RUNNING"
+
+
+ODD = [1.7e12, float("inf"), float("-inf"), -1e15]
+"""Milliseconds, and what is no time at all."""
+
+
+@pytest.mark.parametrize("score", ODD)
+async def test_a_score_that_is_no_time(database: Database, redis: Redis, score: float) -> None:
+    """It stops nobody's expiry. Reports can't go below it, so whose it is counts as used, and it is gone then."""
+    odd, idle = await workspace(database), await workspace(database)
+    await redis.zadd(KEY, {odd: score})
+    log = ActivityLog(redis)
+    assert await log.last_seen(odd) is None
+    await log.record({odd: datetime.now(UTC)})
+    await runner(database, redis).tick()
+    assert [await desired(database, one) for one in (odd, idle)] == ["RUNNING", "STANDBY"]
+    assert await redis.zcard(KEY) == 0
+
+
+NAMES = [b"\xff\xfe", b"not-an-id", "１".encode() * 32, b"", str(uuid4()).upper().encode()]
+
+
+async def test_names_that_are_none(database: Database, redis: Redis) -> None:
+    """Whatever somebody left there: it is removed, and nobody's expiry waits for it."""
+    idle = await workspace(database)
+    await redis.zadd(KEY, dict.fromkeys(NAMES, 1.7e9))
+    await runner(database, redis).tick()
+    assert await desired(database, idle) == "STANDBY"
+    assert await redis.zcard(KEY) == 0

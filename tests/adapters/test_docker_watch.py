@@ -40,6 +40,22 @@ async def test_others_are_not_told(world: DockerWorld) -> None:
         assert await _next_of(changes, other, ws) == ws
 
 
+async def test_names_and_labels_that_are_no_ids(world: DockerWorld) -> None:
+    """Anybody can give them, and no query for ids is to stumble over them: neither events nor a sweep tell them."""
+    ws = new_workspace()
+    odd = [WorkspaceId(f"team-{world.config.installation}"), WorkspaceId(ws.upper())]
+    async with world.runtime.watch() as changes, asyncio.timeout(60):
+        for each in odd:
+            world.api.create_volume(volume_name(each), labels=_labels(world, each))
+            made = world.api.create_container(
+                world.image, name=f"ws-{each}", labels=_labels(world, each) | {"codehub.role": "workspace"}
+            )
+            world.api.start(made["Id"])
+        await world.runtime.create_volume(ws, OP)
+        assert await _next_of(changes, *odd, ws) == ws
+    assert set(await world.runtime.observe_all()) == {ws}
+
+
 async def test_a_slow_reader_is_told_once(world: DockerWorld) -> None:
     """Changes wait as workspaces, not as events: a storm of them takes no memory."""
     storm, after = new_workspace(), new_workspace()

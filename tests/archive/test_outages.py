@@ -1,6 +1,7 @@
 """PROMISE 19: a store or an engine in trouble means a clean retry or the right error_reason, never a loss."""
 
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from adapters.docker.runtime import DockerRuntime
 from adapters.postgres.garbage import Garbage
 from adapters.s3.client import S3Config
 from adapters.s3.store import S3ArchiveStore, open_store
+from adapters.transfer import flush
 from domain.model import ConditionName, DesiredState, ErrorReason, OperationId, Phase, WorkspaceId
 from domain.naming import volume_name
 from tests.archive.bench import Bench
@@ -146,6 +148,25 @@ async def test_a_slow_upload_is_not_taken_for_a_stuck_one(bench: Bench, through:
         step = await slow.claim(workspace, DesiredState.ARCHIVED)
         assert await slow.operate(workspace, step) is None
         assert (await bench.row(workspace)).error_count == 0
+
+
+async def test_a_slow_disk_is_not_taken_for_a_stuck_transfer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All bytes are there, and to get them onto the disk takes longer than the stall watch waits."""
+    workspace, before = await bench.archived(fill)
+    slow, at_once, flushed = replace(bench, stall_seconds=2.5), flush.flush, []
+
+    def at_length(directory: Path) -> None:
+        time.sleep(4)
+        at_once(directory)
+        flushed.append(directory)
+
+    monkeypatch.setattr(flush, "flush", at_length)
+    step = await slow.claim(workspace, DesiredState.STANDBY)
+    assert await slow.operate(workspace, step) is None
+    row = await bench.row(workspace)
+    assert (row.phase, row.error_count) == (Phase.STANDBY, 0)
+    assert flushed
+    assert bench.home(workspace) == before
 
 
 STATUSES = [

@@ -41,6 +41,7 @@ def counter(name: str, per_minute: int, at: str = "25m") -> Case:
 FAILED = 'codehub_operation_seconds_count{operation="STARTING",outcome="failed"}'
 DONE = 'codehub_operation_seconds_count{operation="STARTING",outcome="succeeded"}'
 SERVED = 'codehub_http_request_seconds_count{status="2xx"}'
+REFUSED = "codehub_gc_refused_total"
 BROKEN = 'codehub_http_request_seconds_count{status="5xx"}'
 PRUNED = 'codehub_skipped_total{loop="prune"}'
 RECOUNTED = 'codehub_skipped_total{loop="bookkeeper"}'
@@ -70,6 +71,7 @@ CASES = {
         {"codehub_gc_finished_timestamp_seconds": "0x760"},
         {"codehub_gc_finished_timestamp_seconds": "0+60x760"},
     ),
+    "CodehubGcRefused": Case("10h", {REFUSED: "0x240 2x480"}, {REFUSED: "0x720"}),
     "CodehubGcHeld": gauge("codehub_gc_held", "1", "0", "70m"),
     "CodehubApiErrors": Case("25m", {BROKEN: "0+9x40", SERVED: "0+60x40"}, {BROKEN: "0x40", SERVED: "0+60x40"}),
     "CodehubWorkspacesUnreachable": counter('codehub_proxy_requests_total{result="unreachable"}', 60),

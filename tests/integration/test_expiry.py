@@ -20,7 +20,8 @@ async def _expired(running: System) -> list[WorkspaceId]:
     await database.execute(
         "UPDATE workspaces SET last_access_at = now() - interval '1 day', phase_changed_at = now() - interval '1 day'"
     )
-    return await Expiry(database, TtlDefaults(standby=timedelta(hours=1))).expire_running()
+    expiry = Expiry(database, TtlDefaults(standby=timedelta(hours=1)))
+    return await expiry.expire_running(await expiry.now())
 
 
 async def test_what_expires_is_woken_by_the_listener(temporal_client: Client, database_url: str) -> None:

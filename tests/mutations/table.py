@@ -248,7 +248,7 @@ MUTATIONS = [
         "without Redis, nobody was active",
         "activities/ttl.py",
         "            report.standby_skipped = True\n",
-        "            report.standby = len(await self.expiry.expire_running())\n",
+        "            report.standby = len(await self.expiry.expire_running(asked_at))\n",
         "tests/activities/test_ttl.py::test_redis_unknown_puts_nobody_to_sleep",
     ),
     Mutation(

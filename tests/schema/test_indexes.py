@@ -108,7 +108,7 @@ PERIODIC: Mapping[str, tuple[Callable[[Database], Awaitable[object]], set[str]]]
     "count_living": (lambda db: Attention(db).count_living(), {"workspaces_living"}),
     "deleted": (lambda db: Attention(db).deleted(SOME), {"workspaces_pkey"}),
     "expire_running": (
-        lambda db: Expiry(db, TtlDefaults()).expire_running(),
+        lambda db: Expiry(db, TtlDefaults()).expire_running(NOW),
         {"workspaces_unused_since", "workspaces_own_standby_ttl"},
     ),
     "expire_standby": (
@@ -130,7 +130,7 @@ PERIODIC: Mapping[str, tuple[Callable[[Database], Awaitable[object]], set[str]]]
     ),
     "admin page of a user": (lambda db: Overview(db).page(limit=10, offset=0, owner=ALICE), {"workspaces_list"}),
     "claims": (lambda db: Garbage(db).claims(SOME), {"workspaces_pkey"}),
-    "matured": (lambda db: Garbage(db).matured(SOON, SOON, 10), {"gc_orphans_age"}),
+    "matured": (lambda db: Garbage(db).matured(SOON, SOON, 10), {"gc_orphans_pkey"}),
     "sessions": (lambda db: Sessions(db).prune(), {"sessions_expiry"}),
     "lockout": (lambda db: Lockout(db).prune(), {"login_failures_old"}),
     "idempotency_keys": (prune_idempotency_keys, {"idempotency_keys_old"}),

@@ -9,14 +9,14 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
-from adapters.docker.engine import Engine
-from adapters.docker.homes import TOP, DirectSink
+from adapters.docker.homes import TOP, DockerHomes
 from adapters.docker.runtime import DockerRuntime
 from adapters.s3.store import S3ArchiveStore
-from adapters.transfer.proctree import ProcessTree
+from domain.model import OperationId, WorkspaceId
 from tests.archive.trees import snapshot
 
 SIZE = "96M"
@@ -61,6 +61,16 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         yield made
 
 
+def _homes_at(directory: Path, plain: DockerHomes) -> DockerHomes:
+    class There(DockerHomes):
+        __slots__ = ()
+
+        async def _directory(self, workspace_id: WorkspaceId) -> Path:
+            return directory
+
+    return There(plain.engine, plain.config, plain.containers, plain.volumes)
+
+
 @pytest.mark.docker
 async def test_a_restored_home_outlives_a_power_loss(disk: Disk, docker_runtime: DockerRuntime, tmp_path: Path) -> None:
     """Before its marker is saved: a home of empty files would be taken for the home, and archived over the good one."""
@@ -72,9 +82,8 @@ async def test_a_restored_home_outlives_a_power_loss(disk: Disk, docker_runtime:
     tar = subprocess.run(["tar", "-C", source.parent, "--format=posix", "-c", TOP], capture_output=True, check=True)
     home = disk.path / "home"
     home.mkdir()
-    engine: Engine = docker_runtime.homes().engine
-    with ProcessTree(home, TOP) as tree:
-        await DirectSink(engine, tree, home).extract([tar.stdout])
+    async with _homes_at(home, docker_runtime.homes()).write(WorkspaceId(str(uuid4())), OperationId("op")) as sink:
+        await sink.extract([tar.stdout])
     with disk.after_a_power_loss() as found:
         assert snapshot(found / "home") == before
 
