@@ -73,6 +73,14 @@ MUTATIONS = [
         "tests/harness/test_unheard.py::test_a_late_save_of_a_row_that_looks_the_same",
     ),
     Mutation(
+        13,
+        "what an attempt says of the home does not count as a change of the row",
+        "adapters/postgres/migrations/0019_touched.sql",
+        "OLD.op_id, OLD.op_started_at, OLD.archive_op_id, OLD.home_ctx, OLD.node)",
+        "OLD.op_id, OLD.op_started_at, NEW.archive_op_id, NEW.home_ctx, OLD.node)",
+        "tests/harness/test_unheard.py::test_another_node_gives_up_on_a_home_that_goes",
+    ),
+    Mutation(
         6,
         "a superseded attempt decides what comes next",
         "activities/reconcile.py",
