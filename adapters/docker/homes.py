@@ -37,7 +37,7 @@ from adapters.homes import HomeSink, HomeStream
 from adapters.transfer.flush import flushing
 from adapters.transfer.proctar import ProcessTar
 from adapters.transfer.proctree import CantEnter, ProcessTree
-from domain.errors import ActionFailed, DataLost
+from domain.errors import ActionFailed, DataLost, VolumeInUse
 from domain.model import OperationId, WorkspaceId
 from domain.naming import volume_name
 
@@ -70,6 +70,13 @@ class DockerHomes:
         async with self._io(workspace_id, OperationId("read")) as container:
             with await self.engine.transfer(lambda api: EngineTar(api, container, f"/{TOP}", self.engine.where)) as tar:
                 yield tar
+
+    async def ensure_unused(self, workspace_id: WorkspaceId) -> None:
+        name = volume_name(workspace_id)
+        found = await self.engine.look(lambda api: api.containers(all=True, filters={"volume": name}))
+        holders = [each["Id"][:12] for each in found if (each.get("Labels") or {}).get(ROLE) != Role.IO]
+        if holders:
+            raise VolumeInUse(f"Volume {name} is in use by container {', '.join(holders)}: stop it first")
 
     async def remove(self, workspace_id: WorkspaceId, fence: Fence) -> None:
         # What is seen before the fence lets pass is the volume of this operation. Volumes have no id, so it is known

@@ -84,6 +84,11 @@ class MemoryRuntime:
         if self._unreachable:
             raise _unreachable()
 
+    def ensure_unused(self, workspace_id: WorkspaceId) -> None:
+        """Raises VolumeInUse while a container holds the volume."""
+        if workspace_id in self._containers:
+            raise VolumeInUse(f"Volume {volume_name(workspace_id)} is still in use: stop its container first")
+
     async def observe(self, workspace_id: WorkspaceId, *, probe: bool) -> Resources:  # noqa: ARG002
         return UNKNOWN_RESOURCES if self._unreachable else self._resources(workspace_id)
 
@@ -119,8 +124,7 @@ class MemoryRuntime:
 
     async def remove_volume(self, workspace_id: WorkspaceId) -> None:
         self.reach()
-        if workspace_id in self._containers:
-            raise VolumeInUse(f"Volume {volume_name(workspace_id)} is still in use: stop its container first")
+        self.ensure_unused(workspace_id)
         if self.volumes.pop(workspace_id, None):
             self._changed(workspace_id)
 

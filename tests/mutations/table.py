@@ -74,6 +74,14 @@ MUTATIONS = [
     ),
     Mutation(
         13,
+        "who holds a volume is heard of only when it was said to go",
+        "activities/archive.py",
+        "                await self.homes.ensure_unused(ws.id)\n",
+        "                pass\n",
+        "tests/archive/test_every_step.py::test_a_worker_that_dies_when_it_has_heard_of_a_container_loses_nothing",
+    ),
+    Mutation(
+        13,
         "what an attempt says of the home does not count as a change of the row",
         "adapters/postgres/migrations/0019_touched.sql",
         "OLD.op_id, OLD.op_started_at, OLD.archive_op_id, OLD.home_ctx, OLD.node)",
