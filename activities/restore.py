@@ -33,19 +33,19 @@ class Restoring:
         if ws.home_ctx.restore_marker == ws.archive_key:
             return
         meta = await read_archive_meta(self.archives, ws.id, ws.archive_key)
+        fence = partial(self.transfers.fence, attempt)
         # A container that no longer runs still holds the volume.
-        await self.transfers.fence(attempt)
-        await self.runtime.stop(ws.id)
+        await self.runtime.stop(ws.id, fence)
         # Whoever still writes is cut off by `renew`. Whoever begins to write later finds itself superseded, because
         # it looks after it has its place. So only the last attempt fills the volume that it will mark.
-        await self.homes.renew(ws.id, attempt.op_id, partial(self.transfers.fence, attempt))
+        await self.homes.renew(ws.id, attempt.op_id, fence)
         await self.transfers.point("restore_renewed")
         try:
             async with self.homes.write(ws.id, attempt.op_id) as sink:
-                await self.transfers.fence(attempt)
+                await fence()
                 await self._fill(attempt, sink, ws.archive_key, meta)
         except ArchiveCorrupted:
-            await self.homes.remove(ws.id, partial(self.transfers.fence, attempt))
+            await self.homes.remove(ws.id, fence)
             raise
         await self.transfers.point("restore_extracted")
         marked = await self.transfers.store.save_restore_marker(

@@ -54,7 +54,7 @@ class MemoryHomes:
 
     async def renew(self, workspace_id: WorkspaceId, op_id: OperationId, fence: Fence) -> None:
         await self.remove(workspace_id, fence)
-        await self.runtime.create_volume(workspace_id, op_id)
+        await self.runtime.create_volume(workspace_id, op_id, fence)
 
     @asynccontextmanager
     async def write(self, workspace_id: WorkspaceId, op_id: OperationId) -> AsyncIterator["MemorySink"]:  # noqa: ARG002

@@ -93,19 +93,19 @@ async def test_another_node_gives_up_on_a_home_that_goes(direct: Bench) -> None:
     assert row.home_ctx.removing == key
 
 
-def _while_acting(bench: Bench, operation: Operation, meanwhile: Callable[[Attempt], Awaitable[None]]) -> Actuator:
+def _after_acting(bench: Bench, operation: Operation, meanwhile: Callable[[Attempt], Awaitable[None]]) -> Actuator:
     act = bench.parts.operator.actuators[operation]
 
     async def acting(attempt: Attempt) -> None:
-        await meanwhile(attempt)
         await act(attempt)
+        await meanwhile(attempt)
 
     return acting
 
 
 async def test_a_superseded_attempt_claims_nothing(direct: Bench) -> None:
-    """It stood still while another attempt finished the operation and its workspace was put to sleep again. It goes on,
-    starts the container once more, and sees that this is not what is wanted: that is for the sweep to find."""
+    """It had acted, and stood still while another attempt finished the operation and its workspace was put to sleep
+    again. It goes on, and sees a container that is not wanted: that is for the sweep to find."""
     workspace = await _standby(direct)
     step = await _claimed(direct, workspace, DesiredState.RUNNING)
     request = OperateInput(workspace, step.op_id)
@@ -114,10 +114,11 @@ async def test_a_superseded_attempt_claims_nothing(direct: Bench) -> None:
         await direct.parts.operator.run(Operation.STARTING, request)
         await direct.want(workspace, DesiredState.STANDBY)
         await direct.drive(workspace)
+        await direct.runtime.start(workspace, IMAGE, step.op_id)
 
     acts = {
         **direct.parts.operator.actuators,
-        Operation.STARTING: _while_acting(direct, Operation.STARTING, overtaken),
+        Operation.STARTING: _after_acting(direct, Operation.STARTING, overtaken),
     }
     with pytest.raises(ApplicationError) as told:
         await replace(direct.parts.operator, actuators=acts).run(Operation.STARTING, request)
