@@ -73,6 +73,22 @@ MUTATIONS = [
         "tests/harness/test_unheard.py::test_a_late_save_of_a_row_that_looks_the_same",
     ),
     Mutation(
+        14,
+        "an attempt that is late runs its container on whatever volume there is",
+        "adapters/docker/starting.py",
+        "home, _ = await asyncio.gather(self._volumes.look(workspace_id), fence())",
+        "home = await self._volumes.look(workspace_id)",
+        "tests/archive/test_zombies.py::test_a_zombie_of_starting_runs_nothing_on_a_home_that_is_restored",
+    ),
+    Mutation(
+        14,
+        "a home is restored although a container may have written to it meanwhile",
+        "domain/plan.py",
+        "return volume and marked and seen.resources.container is ContainerState.ABSENT",
+        "return volume and marked",
+        "tests/domain/test_plan.py::test_an_operation_is_complete_when_it_is_observed",
+    ),
+    Mutation(
         13,
         "who holds a volume is heard of only when it was said to go",
         "activities/archive.py",
