@@ -261,7 +261,7 @@ def actuators(runtime: Runtime, homes: Homes, bucket: Bucket, transfers: Transfe
     """Every operation, and what does it."""
     archiving = Archiving(homes, runtime, bucket, transfers)
     return {
-        **ResourceActuators(runtime).by_operation(),
+        **ResourceActuators(runtime, transfers.fence).by_operation(),
         Operation.ARCHIVING: archiving.archive,
         Operation.CREATE_EMPTY_ARCHIVE: archiving.create_empty,
         Operation.RESTORING: Restoring(homes, runtime, bucket.archives, transfers).restore,

@@ -69,20 +69,28 @@ class Archiving:
     async def _remove(self, attempt: Attempt, key: str) -> None:
         """An engine that dies may leave a part of the volume: nobody must take that for the home, so it is said first.
 
-        No container is stopped for it: one that runs now may have changed the home since it was read, and the engine
-        does not remove what a container holds. Then the volume is the home still, unless it was being removed before,
-        and has to be read again.
+        No container is stopped for it: one that is there now may have changed the home since it was read. Then the
+        volume is the home still, and has to be read again. Asked before anything is said of the removal: a worker that
+        dies with the answer leaves nothing behind that would keep the next attempt from asking. The engine does not
+        remove what a container holds, so one that comes after the question is heard of, too. Where the volume was said
+        to go by an earlier attempt, nobody knows what is left of it, and the archive is the home.
         """
         store, ws = self.transfers.store, attempt.workspace
-        if not await store.save_removing(ws.id, attempt.op_id, attempt.number, key):
-            raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
-        await self.transfers.point("archive_removal_said")
+        is_home = ws.home_ctx.removing is None
         try:
+            if is_home:
+                await self.homes.ensure_unused(ws.id)
+            await self._say_removal(attempt, key)
             await self.homes.remove(ws.id, partial(self.transfers.fence, attempt))
         except VolumeInUse:
-            if ws.home_ctx.removing is None:
+            if is_home:
                 await store.save_not_removed(ws.id, attempt.op_id, attempt.number, self.new_id())
             raise
+
+    async def _say_removal(self, attempt: Attempt, key: str) -> None:
+        if not await self.transfers.store.save_removing(attempt.workspace.id, attempt.op_id, attempt.number, key):
+            raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
+        await self.transfers.point("archive_removal_said")
 
     async def _stored(self, attempt: Attempt, key: str, upload: Upload) -> ArchiveMeta:
         """The archive that the store holds, verified: an earlier attempt's, or one made now."""

@@ -1,7 +1,8 @@
 """PROVISIONING, STARTING, STOPPING, DELETING: what is done to containers and volumes (SPEC 5)."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from activities.attempt import Actuator, Attempt
 from adapters.runtime import Runtime
@@ -11,6 +12,8 @@ from domain.model import Operation
 @dataclass(frozen=True, slots=True)
 class ResourceActuators:
     runtime: Runtime
+    fence: Callable[[Attempt], Awaitable[None]]
+    """Raises when a later attempt has taken over, or the operation is over."""
 
     def by_operation(self) -> Mapping[Operation, Actuator]:
         return {
@@ -21,15 +24,16 @@ class ResourceActuators:
         }
 
     async def provision(self, attempt: Attempt) -> None:
-        await self.runtime.create_volume(attempt.workspace.id, attempt.op_id)
+        await self.runtime.create_volume(attempt.workspace.id, attempt.op_id, partial(self.fence, attempt))
 
     async def start(self, attempt: Attempt) -> None:
-        await self.runtime.start(attempt.workspace.id, attempt.workspace.image_ref, attempt.op_id)
+        ws = attempt.workspace
+        await self.runtime.start(ws.id, ws.image_ref, attempt.op_id, partial(self.fence, attempt))
 
     async def stop(self, attempt: Attempt) -> None:
-        await self.runtime.stop(attempt.workspace.id)
+        await self.runtime.stop(attempt.workspace.id, partial(self.fence, attempt))
 
     async def delete(self, attempt: Attempt) -> None:
-        """Container, then volume: never the reverse."""
+        """Container, then volume: never the reverse. Without a fence: nothing comes after it that could be harmed."""
         await self.runtime.stop(attempt.workspace.id)
         await self.runtime.remove_volume(attempt.workspace.id)

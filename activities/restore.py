@@ -1,7 +1,8 @@
 """RESTORING (SPEC 5): crash-only. Every attempt starts over with a fresh volume, and the marker comes last."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,19 +33,19 @@ class Restoring:
         if ws.home_ctx.restore_marker == ws.archive_key:
             return
         meta = await read_archive_meta(self.archives, ws.id, ws.archive_key)
+        fence = partial(self.transfers.fence, attempt)
         # A container that no longer runs still holds the volume.
-        await self.transfers.fence(attempt)
-        await self.runtime.stop(ws.id)
+        await self.runtime.stop(ws.id, fence)
         # Whoever still writes is cut off by `renew`. Whoever begins to write later finds itself superseded, because
         # it looks after it has its place. So only the last attempt fills the volume that it will mark.
-        await self.homes.renew(ws.id, attempt.op_id, partial(self.transfers.fence, attempt))
+        await self.homes.renew(ws.id, attempt.op_id, fence)
         await self.transfers.point("restore_renewed")
         try:
             async with self.homes.write(ws.id, attempt.op_id) as sink:
-                await self.transfers.fence(attempt)
+                await fence()
                 await self._fill(attempt, sink, ws.archive_key, meta)
         except ArchiveCorrupted:
-            await self.homes.remove(ws.id, partial(self.transfers.fence, attempt))
+            await self.homes.remove(ws.id, fence)
             raise
         await self.transfers.point("restore_extracted")
         marked = await self.transfers.store.save_restore_marker(
@@ -59,7 +60,8 @@ class Restoring:
         progress = Progress(lambda: unpacked.raw_size, lambda: meta.raw_size)
         try:
             async with self.transfers.moving(attempt, progress), self._downloading(key) as pipe:
-                await _extracted(sink, pipe, unpack(pipe, meta, unpacked))
+                tar = unpack(pipe, meta, unpacked)
+                await _done(pipe, _extracted(sink, tar, unpacked))
         except (ActionFailed, Unreachable) as error:
             # A damaged archive may be refused by the engine before its checksum is known.
             if not await self.transfers.is_intact(attempt, self.archives, key, meta):
@@ -89,9 +91,18 @@ class Restoring:
             pipe.fail(Unreachable("the transfer was given up"))
 
 
-async def _extracted(sink: HomeSink, pipe: Pipe, tar: Iterator[bytes]) -> None:
-    """Extract; whoever is cancelled first wakes the thread that waits for bytes, so as not to wait for it."""
-    extracting = asyncio.create_task(sink.extract(tar))
+async def _extracted(sink: HomeSink, tar: Iterator[bytes], unpacked: Unpacked) -> None:
+    """Whoever extracts may stop where the tar says that it ends. Whether it is the one that was archived is known when
+    the last byte was read."""
+    await sink.extract(tar)
+    await asyncio.to_thread(deque, tar, 0)
+    if not unpacked.whole:
+        raise ActionFailed("the archive was extracted, but not read to its end")
+
+
+async def _done(pipe: Pipe, extracted: Coroutine[None, None, None]) -> None:
+    """Whoever is cancelled first wakes the thread that waits for bytes, so as not to wait for it."""
+    extracting = asyncio.create_task(extracted)
     try:
         await asyncio.shield(extracting)
     except asyncio.CancelledError:

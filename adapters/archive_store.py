@@ -11,6 +11,10 @@ Fence = Callable[[], Awaitable[None]]
 """Raises when a later attempt has taken over."""
 
 
+async def unfenced() -> None:
+    """For whoever is nobody's attempt, or does what is right whoever comes later."""
+
+
 LARGEST_SMALL = 1024 * 1024
 """Bytes of a small object that are read: more than codehub ever writes, less than somebody else may have put there."""
 

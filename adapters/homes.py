@@ -27,6 +27,11 @@ class Homes(Protocol):
         """The home as it is. No container may run on it. Raises DataLost where there is no volume."""
         ...
 
+    async def ensure_unused(self, workspace_id: WorkspaceId) -> None:
+        """Raises VolumeInUse while a container, running or not, holds the volume: `remove` would, too. Those through
+        which homes are read and written don't count."""
+        ...
+
     async def remove(self, workspace_id: WorkspaceId, fence: Fence) -> None:
         """Remove the volume that is there while the fence lets pass, never one that was made since.
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from adapters.archive_store import Fence, unfenced
 from domain.model import OperationId, WorkspaceId
 from domain.observation import Resources
 
@@ -22,19 +23,28 @@ class Runtime(Protocol):
         """Everything of this installation in two calls, without probing. Raises Unreachable."""
         ...
 
-    async def create_volume(self, workspace_id: WorkspaceId, op_id: OperationId) -> None:
-        """Make the empty home, labelled with the operation that made it; one that exists is left as it is."""
-        ...
+    async def create_volume(self, workspace_id: WorkspaceId, op_id: OperationId, fence: Fence = unfenced) -> None:
+        """Make the empty home, labelled with the operation that made it; one that exists is left as it is.
 
-    async def start(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> None:
-        """Run the container on the existing volume and return once its port answers.
-
-        Never makes a volume: where it is missing, raises DataLost and leaves nothing behind.
+        The fence is asked right before: whoever is late would make a home where there is an archive.
         """
         ...
 
-    async def stop(self, workspace_id: WorkspaceId) -> None:
-        """SIGTERM, STOP_GRACE_SECONDS, then remove the container. The volume stays."""
+    async def start(
+        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence = unfenced
+    ) -> None:
+        """Run the container on the existing volume and return once its port answers.
+
+        Never makes a volume: where it is missing, raises DataLost and leaves nothing behind. The fence is asked when
+        the container is there and does not run yet: from then on whoever comes later removes it first.
+        """
+        ...
+
+    async def stop(self, workspace_id: WorkspaceId, fence: Fence = unfenced) -> None:
+        """SIGTERM, STOP_GRACE_SECONDS, then remove the container. The volume stays.
+
+        The container is the one that was there before the fence let pass, never one that was started since.
+        """
         ...
 
     async def remove_volume(self, workspace_id: WorkspaceId) -> None:

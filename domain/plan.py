@@ -186,7 +186,9 @@ def _is_complete(ws: Workspace, judgement: Judgement, seen: Observation) -> bool
         case Operation.PROVISIONING:
             return volume
         case Operation.RESTORING:
-            return volume and ws.archive_key is not None and ws.home_ctx.restore_marker == ws.archive_key
+            marked = ws.archive_key is not None and ws.home_ctx.restore_marker == ws.archive_key
+            # Whoever ran meanwhile may have written to it: then it is not what was archived, and is restored again.
+            return volume and marked and seen.resources.container is ContainerState.ABSENT
         case Operation.STARTING:
             return container
         case Operation.STOPPING:

@@ -32,12 +32,12 @@ from adapters.docker.engine import Engine
 from adapters.docker.enginetar import EngineTar
 from adapters.docker.failures import Conflict, NoImage, NotThere
 from adapters.docker.labels import ROLE, Labels, Role
-from adapters.docker.volumes import ForeignVolume, Home, Volumes, foreign
+from adapters.docker.volumes import FENCE_SECONDS, ForeignVolume, Home, Volumes, foreign
 from adapters.homes import HomeSink, HomeStream
 from adapters.transfer.flush import flushing
 from adapters.transfer.proctar import ProcessTar
 from adapters.transfer.proctree import CantEnter, ProcessTree
-from domain.errors import ActionFailed, DataLost
+from domain.errors import ActionFailed, DataLost, VolumeInUse
 from domain.model import OperationId, WorkspaceId
 from domain.naming import volume_name
 
@@ -55,8 +55,7 @@ class DockerHomes:
     volumes: Volumes
     direct: bool = True
     """Whether to read and write volumes that this process can reach itself without the engine."""
-    fence_seconds: float = 5.0
-    """How long a fence that let pass is believed."""
+    fence_seconds: float = FENCE_SECONDS
 
     @asynccontextmanager
     async def read(self, workspace_id: WorkspaceId) -> AsyncIterator[HomeStream]:
@@ -71,6 +70,13 @@ class DockerHomes:
             with await self.engine.transfer(lambda api: EngineTar(api, container, f"/{TOP}", self.engine.where)) as tar:
                 yield tar
 
+    async def ensure_unused(self, workspace_id: WorkspaceId) -> None:
+        name = volume_name(workspace_id)
+        found = await self.engine.look(lambda api: api.containers(all=True, filters={"volume": name}))
+        holders = [each["Id"][:12] for each in found if (each.get("Labels") or {}).get(ROLE) != Role.IO]
+        if holders:
+            raise VolumeInUse(f"Volume {name} is in use by container {', '.join(holders)}: stop it first")
+
     async def remove(self, workspace_id: WorkspaceId, fence: Fence) -> None:
         # What is seen before the fence lets pass is the volume of this operation. Volumes have no id, so it is known
         # again by its labels: whoever is late, and finds another one, leaves it alone.
@@ -83,7 +89,6 @@ class DockerHomes:
         await fence()
         if await self._volume(workspace_id) not in {seen, None}:
             raise ActionFailed(f"Volume {volume_name(workspace_id)} is not the one that was to be removed")
-        # The engine takes no condition along: whoever is stopped here, and goes on much later, sends nothing.
         await self.discard(workspace_id, until)
 
     async def discard(self, workspace_id: WorkspaceId, until: float | None = None) -> None:
@@ -99,7 +104,7 @@ class DockerHomes:
     async def renew(self, workspace_id: WorkspaceId, op_id: OperationId, fence: Fence) -> None:
         await self.remove(workspace_id, fence)
         # The attempts of an operation make one each, and have to know them apart.
-        made = await self.volumes.create(workspace_id, OperationId(f"{op_id}.{uuid4().hex[:8]}"))
+        made = await self.volumes.create(workspace_id, OperationId(f"{op_id}.{uuid4().hex[:8]}"), fence)
         if made is not Home.OURS:
             raise foreign(workspace_id)
 

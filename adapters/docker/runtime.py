@@ -7,6 +7,7 @@ from weakref import WeakSet
 
 import structlog
 
+from adapters.archive_store import Fence, unfenced
 from adapters.docker.config import DockerConfig
 from adapters.docker.containers import Container, Containers
 from adapters.docker.engine import Engine, EngineInfo, Identity
@@ -82,24 +83,28 @@ class DockerRuntime:
             for workspace_id in homes | containers.keys()
         }
 
-    async def create_volume(self, workspace_id: WorkspaceId, op_id: OperationId) -> None:
-        home = await self._volumes.create(workspace_id, op_id)
+    async def create_volume(self, workspace_id: WorkspaceId, op_id: OperationId, fence: Fence = unfenced) -> None:
+        home = await self._volumes.create(workspace_id, op_id, fence)
         if home is Home.STRAY:
             # Left by a start that died: no container ever ran on it.
-            await self.stop(workspace_id)
+            await self.stop(workspace_id, fence)
             await self._volumes.remove(workspace_id)
-            home = await self._volumes.create(workspace_id, op_id)
+            home = await self._volumes.create(workspace_id, op_id, fence)
         if home is Home.FOREIGN:
             await self.homes().discard(workspace_id)
-            home = await self._volumes.create(workspace_id, op_id)
+            home = await self._volumes.create(workspace_id, op_id, fence)
         if home is not Home.OURS:
             raise ActionFailed(f"Volume {volume_name(workspace_id)} is being used by another start")
 
-    async def start(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> None:
-        await self._starting.start(workspace_id, image_ref, op_id)
+    async def start(
+        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence = unfenced
+    ) -> None:
+        await self._starting.start(workspace_id, image_ref, op_id, fence)
 
-    async def stop(self, workspace_id: WorkspaceId) -> None:
+    async def stop(self, workspace_id: WorkspaceId, fence: Fence = unfenced) -> None:
         found = await self._containers.find(workspace_id)
+        # Not at the same time: what is ended by its id must have been found before.
+        await fence()
         if found is not None and found.ours:
             await self._containers.end(found)
 

@@ -4,6 +4,7 @@ import asyncio
 
 import structlog
 
+from adapters.archive_store import Fence
 from adapters.docker.config import DockerConfig
 from adapters.docker.containers import Container, Containers
 from adapters.docker.failures import Conflict, NoImage, NotThere
@@ -45,12 +46,12 @@ class Starting:
         self._network = network
         self._config = config
 
-    async def start(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> None:
+    async def start(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence) -> None:
         clock = asyncio.get_running_loop().time
         until, pause, patience = clock() + SETTLE_SECONDS, FIRST_POLL, 0.0
         while clock() < until:
             try:
-                running = await self._round(workspace_id, image_ref, op_id)
+                running = await self._round(workspace_id, image_ref, op_id, fence)
             except ActionFailed as error:
                 patience = patience or clock() + FILTER_SECONDS
                 if NO_RULE not in str(error) or clock() > patience:
@@ -65,12 +66,15 @@ class Starting:
             pause = min(pause * 1.5, SLOWEST_POLL)
         raise ActionFailed(f"Container {container_name(workspace_id)} is being changed by somebody else as well")
 
-    async def _round(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> Container | None:
+    async def _round(
+        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence
+    ) -> Container | None:
         """One step from what is there; None means: look again."""
-        _, found, home = await asyncio.gather(
-            self._network.ensure(),
+        found, home, _, _ = await asyncio.gather(
             self._containers.find(workspace_id),
             self._volumes.look(workspace_id),
+            self._network.ensure(),
+            fence(),
         )
         if found is not None and not found.ours:
             raise ActionFailed(
@@ -85,13 +89,13 @@ class Starting:
             case Container(status="created", image_ref=image, op_id=op) if (image, op) == (image_ref, op_id):
                 # An earlier attempt died here, or is still at it: to remove its container would make the two
                 # undo each other's work. To start one that is being started does no harm.
-                return await self._run(workspace_id, found.id)
+                return await self._run(workspace_id, found.id, fence)
             case Container():
                 await self._containers.end(found)
                 return None
             case None:
                 made = await self._create(workspace_id, image_ref, op_id)
-                return await self._run(workspace_id, made) if made else None
+                return await self._run(workspace_id, made, fence) if made else None
 
     async def _create(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> str | None:
         try:
@@ -109,12 +113,13 @@ class Starting:
                 raise
             raise ImagePullFailed(f"Image {image_ref} can't be pulled: {error}") from error
 
-    async def _check_home(self, workspace_id: WorkspaceId, container_id: str) -> None:
+    async def _check_home(self, workspace_id: WorkspaceId, container_id: str, fence: Fence) -> None:
         """The volume may have gone between our look and the creation, which then made an empty one.
 
-        From here on it can't go: the engine keeps the volume of an existing container.
+        From here on it can't go: the engine keeps the volume of an existing container. So whoever takes over later has
+        this container removed first, and whoever is late, and finds another volume under the name, is told here.
         """
-        home = await self._volumes.look(workspace_id)
+        home, _ = await asyncio.gather(self._volumes.look(workspace_id), fence())
         if home is not Home.OURS:
             await self._containers.remove(container_id)
             await self._no_home(workspace_id, home, None)
@@ -132,8 +137,8 @@ class Starting:
             await self._volumes.remove(workspace_id)
         raise DataLost(f"Volume {name} is gone: the workspace is not started on an empty home")
 
-    async def _run(self, workspace_id: WorkspaceId, container_id: str) -> Container | None:
-        await self._check_home(workspace_id, container_id)
+    async def _run(self, workspace_id: WorkspaceId, container_id: str, fence: Fence) -> Container | None:
+        await self._check_home(workspace_id, container_id, fence)
         try:
             await self._containers.run(container_id)
         except NotThere as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 from docker import APIClient
 
+from adapters.archive_store import Fence
 from adapters.docker.config import DockerConfig
 from adapters.docker.engine import Engine
 from adapters.docker.failures import Conflict, NotThere
@@ -18,6 +19,8 @@ from domain.naming import is_workspace_id, volume_name
 
 REMOVED_WITHIN = 1500.0
 """Seconds. A disk may take minutes for a home of many files."""
+FENCE_SECONDS = 5.0
+"""How long a fence that let pass is believed."""
 
 
 class Home(StrEnum):
@@ -60,12 +63,15 @@ class Volumes:
         listed = ((WorkspaceId(v["Labels"].get(WORKSPACE, "")), v["Name"]) for v in found["Volumes"] or [])
         return {id_ for id_, name in listed if is_workspace_id(id_) and name == volume_name(id_)}
 
-    async def create(self, workspace_id: WorkspaceId, op_id: OperationId) -> Home:
+    async def create(self, workspace_id: WorkspaceId, op_id: OperationId, fence: Fence) -> Home:
         """What has the name then: the engine answers with the one that exists, whosever it is."""
         await self.marker.confirm()
         labels = self._labels.of(workspace_id, Role.HOME, op_id)
         name = volume_name(workspace_id)
-        made = await self._engine.act(lambda api: api.create_volume(name, driver="local", labels=labels))
+        until = monotonic() + FENCE_SECONDS
+        await fence()
+        # In a thread of its own: in a queue behind others it might be too late without anybody having been stopped.
+        made = await self._engine.transfer(lambda api: _create(api, name, labels, until))
         home = self._whose(workspace_id, made)
         # An engine that was restarted tells no labels of one that was there before: then it has to be looked at.
         return home if home is not Home.FOREIGN else await self.look(workspace_id)
@@ -97,9 +103,21 @@ class Volumes:
         return Home.FOREIGN
 
 
+def _create(api: APIClient, name: str, labels: Mapping[str, str], until: float) -> Mapping[str, Any]:
+    _ensure_in_time(name, until)
+    made: Mapping[str, Any] = api.create_volume(name, driver="local", labels=dict(labels))
+    return made
+
+
+def _ensure_in_time(name: str, until: float) -> None:
+    """The engine takes no condition along: whoever is stopped right here, and goes on much later, sends nothing."""
+    if monotonic() > until:
+        raise Unreachable(f"too much time passed before volume {name} could be changed: it is looked at again")
+
+
 def _remove(api: APIClient, name: str, until: float | None) -> None:
-    if until is not None and monotonic() > until:
-        raise Unreachable(f"too much time passed before volume {name} could be removed: it is looked at again")
+    if until is not None:
+        _ensure_in_time(name, until)
     # Not by `remove_volume`, which has the timeout of any call: the engine answers when the last file is gone.
     url = api._url("/volumes/{0}", name)  # type: ignore[attr-defined] # noqa: SLF001
     answer = api._delete(url, timeout=REMOVED_WITHIN)  # type: ignore[attr-defined] # noqa: SLF001

@@ -37,6 +37,10 @@ class MemoryHomes:
     async def read(self, workspace_id: WorkspaceId) -> AsyncIterator[MemoryStream]:
         yield MemoryStream(self._volume(workspace_id).tar)
 
+    async def ensure_unused(self, workspace_id: WorkspaceId) -> None:
+        self.runtime.reach()
+        self.runtime.ensure_unused(workspace_id)
+
     async def remove(self, workspace_id: WorkspaceId, fence: Fence) -> None:
         self.runtime.reach()
         seen = self.runtime.volumes.get(workspace_id)
@@ -50,7 +54,7 @@ class MemoryHomes:
 
     async def renew(self, workspace_id: WorkspaceId, op_id: OperationId, fence: Fence) -> None:
         await self.remove(workspace_id, fence)
-        await self.runtime.create_volume(workspace_id, op_id)
+        await self.runtime.create_volume(workspace_id, op_id, fence)
 
     @asynccontextmanager
     async def write(self, workspace_id: WorkspaceId, op_id: OperationId) -> AsyncIterator["MemorySink"]:  # noqa: ARG002

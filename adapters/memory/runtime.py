@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self
 from weakref import WeakSet
 
+from adapters.archive_store import Fence, unfenced
 from domain.errors import ContainerWithoutVolume, DataLost, ImagePullFailed, Unreachable, VolumeInUse
 from domain.model import OperationId, WorkspaceId
 from domain.naming import volume_name
@@ -84,6 +85,11 @@ class MemoryRuntime:
         if self._unreachable:
             raise _unreachable()
 
+    def ensure_unused(self, workspace_id: WorkspaceId) -> None:
+        """Raises VolumeInUse while a container holds the volume."""
+        if workspace_id in self._containers:
+            raise VolumeInUse(f"Volume {volume_name(workspace_id)} is still in use: stop its container first")
+
     async def observe(self, workspace_id: WorkspaceId, *, probe: bool) -> Resources:  # noqa: ARG002
         return UNKNOWN_RESOURCES if self._unreachable else self._resources(workspace_id)
 
@@ -91,14 +97,18 @@ class MemoryRuntime:
         self.reach()
         return {one: self._resources(one) for one in self.volumes.keys() | self._containers.keys()}
 
-    async def create_volume(self, workspace_id: WorkspaceId, op_id: OperationId) -> None:
+    async def create_volume(self, workspace_id: WorkspaceId, op_id: OperationId, fence: Fence = unfenced) -> None:
         self.reach()
+        await fence()
         if workspace_id not in self.volumes:
             self.volumes[workspace_id] = MemoryVolume(op_id)
             self._changed(workspace_id)
 
-    async def start(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> None:
+    async def start(
+        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence = unfenced
+    ) -> None:
         self.reach()
+        await fence()
         found = self._containers.get(workspace_id)
         if workspace_id not in self.volumes:
             if found is not None and found.running:
@@ -112,15 +122,15 @@ class MemoryRuntime:
         self._containers[workspace_id] = _Container(image_ref, op_id)
         self._changed(workspace_id)
 
-    async def stop(self, workspace_id: WorkspaceId) -> None:
+    async def stop(self, workspace_id: WorkspaceId, fence: Fence = unfenced) -> None:
         self.reach()
+        await fence()
         if self._containers.pop(workspace_id, None):
             self._changed(workspace_id)
 
     async def remove_volume(self, workspace_id: WorkspaceId) -> None:
         self.reach()
-        if workspace_id in self._containers:
-            raise VolumeInUse(f"Volume {volume_name(workspace_id)} is still in use: stop its container first")
+        self.ensure_unused(workspace_id)
         if self.volumes.pop(workspace_id, None):
             self._changed(workspace_id)
 

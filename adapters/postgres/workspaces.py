@@ -13,7 +13,8 @@ from domain.node import Node
 from domain.progress import Moved
 
 # The whole row is compared, by the time of its last change: what was judged on a row that has moved on is void, even
-# where it has come back to look the same (a late answer of a whole operation ago).
+# where it has come back to look the same (a late answer of a whole operation ago). What a save writes back, and others
+# may write meanwhile, moves that time (0019_touched.sql).
 _SAVE = """
 WITH saved AS (
     UPDATE workspaces SET

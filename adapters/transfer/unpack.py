@@ -23,6 +23,8 @@ class Unpacked:
     size: int = 0
     scanner: TarScanner = field(default_factory=TarScanner)
     digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+    whole: bool = False
+    """It was read to its end, and every byte was the one that was archived."""
 
 
 def unpack(source: Iterable[bytes], meta: ArchiveMeta, unpacked: Unpacked) -> Iterator[bytes]:
@@ -39,6 +41,7 @@ def unpack(source: Iterable[bytes], meta: ArchiveMeta, unpacked: Unpacked) -> It
             yield unpacked.scanner.feed(raw)
         counted.drain()
         _check(meta, unpacked)
+        unpacked.whole = True
     except (zstandard.ZstdError, TarBroken) as error:
         raise ArchiveCorrupted(f"the archive can't be read: {error}") from error
 

@@ -5,7 +5,9 @@ import random
 from pathlib import Path
 
 import pytest
+import zstandard
 
+from adapters.docker.runtime import DockerRuntime
 from adapters.s3.store import S3ArchiveStore
 from domain.archive import ArchiveMeta
 from domain.model import ConditionName, DesiredState, ErrorReason, Phase, WorkspaceId
@@ -13,6 +15,7 @@ from domain.naming import meta_key
 from tests.archive.bench import Bench
 from tests.archive.trees import Snapshot, grow
 from tests.faults.faulty import faulty
+from tests.transfer.tars import made, member
 
 pytestmark = pytest.mark.docker
 
@@ -96,6 +99,24 @@ async def test_a_truncated_archive_is_found(damaged: Damaged, count: int) -> Non
             await damaged.archives.write(meta_key(damaged.key), agreeing.model_dump_json().encode())
         await damaged.is_refused()
         await damaged.archives.write(meta_key(damaged.key), damaged.meta)
+    await damaged.is_restored()
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_a_tar_that_ends_before_its_archive_is_found(
+    damaged: Damaged, docker_runtime: DockerRuntime, direct: bool
+) -> None:
+    """Whoever extracts it has seen an end, and does not want the rest: that all went well for them says nothing."""
+    end = made([(member("home/part"), b"of a home")]) + random.Random(7).randbytes(48 << 20)
+    body = zstandard.ZstdCompressor(level=1).compress(end)
+    sizes = {"size": len(body), "raw_size": len(end)}
+    meta = ArchiveMeta.model_validate_json(damaged.meta).model_copy(update=sizes)
+    await damaged.archives.write(damaged.key, body)
+    await damaged.archives.write(meta_key(damaged.key), meta.model_dump_json().encode())
+    whole = damaged.bench
+    damaged.bench = whole.with_parts(homes=docker_runtime.homes(direct=direct))
+    await damaged.is_refused()
+    damaged.bench = whole
     await damaged.is_restored()
 
 

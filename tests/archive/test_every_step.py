@@ -18,7 +18,7 @@ pytestmark = pytest.mark.docker
 
 ARCHIVING = {
     "archives": ["look", "upload", "replace", "size", "download"],
-    "homes": ["read", "remove"],
+    "homes": ["read", "ensure_unused", "remove"],
     "store": ["begin_attempt", "is_current", "save_archive_key", "save_removing", "save"],
 }
 RESTORING = {
@@ -147,6 +147,55 @@ async def test_a_container_that_came_and_went_meanwhile_loses_nothing(bench: Ben
     assert await bench.with_parts(archives=archives, store=store).operate(workspace, step) is None
     row = await bench.row(workspace)
     assert row.phase is Phase.ARCHIVED
+    await bench.want(workspace, DesiredState.STANDBY)
+    await bench.drive(workspace, Phase.STANDBY)
+    assert (bench.volumes.path(workspace) / "late").exists()
+
+
+async def test_a_worker_that_dies_when_it_has_heard_of_a_container_loses_nothing(bench: Bench, test_image: str) -> None:
+    """Before it could say that the home has to be read again. The next attempt hears of the container, too, and says
+    so; the one after it, when the container is gone, reads what it wrote."""
+    workspace, _ = await bench.workspace()
+    step = await bench.claim(workspace, DesiredState.ARCHIVED)
+    archives, stored = faulty(bench.archives)
+    store, counted = faulty(bench.store)
+
+    async def appear() -> None:
+        if not (bench.volumes.path(workspace) / "late").exists():
+            await bench.runtime.start(workspace, test_image, step.op_id)
+            (bench.volumes.path(workspace) / "late").write_text("written after the home was read")
+
+    async def go() -> None:
+        await bench.runtime.stop(workspace)
+
+    stored.watch("download", appear)
+    counted.fail("save_not_removed", DatabaseUnavailable("died"))
+    counted.watch("count_error", go)
+    assert await bench.with_parts(archives=archives, store=store).operate(workspace, step) is None
+    assert counted.calls.count("count_error") == 1
+    await bench.want(workspace, DesiredState.STANDBY)
+    await bench.drive(workspace, Phase.STANDBY)
+    assert (bench.volumes.path(workspace) / "late").exists()
+
+
+async def test_a_container_that_comes_right_before_the_removal_keeps_the_volume(bench: Bench, test_image: str) -> None:
+    """When nobody held it any more, and it was said to go: the engine refuses, and that is taken back."""
+    workspace, _ = await bench.workspace()
+    step = await bench.claim(workspace, DesiredState.ARCHIVED)
+    store, saved = faulty(bench.store)
+
+    async def appear() -> None:
+        if not (bench.volumes.path(workspace) / "late").exists():
+            await bench.runtime.start(workspace, test_image, step.op_id)
+            (bench.volumes.path(workspace) / "late").write_text("written after the home was read")
+
+    async def go() -> None:
+        await bench.runtime.stop(workspace)
+
+    saved.watch("save_removing", appear, after=True)
+    saved.watch("count_error", go)
+    assert await bench.with_parts(store=store).operate(workspace, step) is None
+    assert saved.calls.count("save_not_removed") == 1
     await bench.want(workspace, DesiredState.STANDBY)
     await bench.drive(workspace, Phase.STANDBY)
     assert (bench.volumes.path(workspace) / "late").exists()

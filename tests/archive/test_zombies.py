@@ -1,8 +1,9 @@
 """Attempts that were given up and wake up late, at every step: they change nothing that a later one has made. CI: at 15
-of 26 steps; full: at all."""
+of 28 steps; full: at all."""
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from activities.integrity import is_intact, read_archive_meta
 from adapters.docker.runtime import DockerRuntime
 from adapters.s3.store import S3ArchiveStore
 from domain.model import DesiredState, HomeContext, Operation, Phase, WorkspaceId
+from domain.observation import ContainerState
 from tests.archive.bench import Bench
 from tests.archive.trees import Snapshot, grow
 from tests.faults.faulty import Faults, Gate, faulty
@@ -50,6 +52,7 @@ ARCHIVING = [
     Pause("archives", "download"),
     Pause("store", "save_archive_key"),
     Pause("store", "save_archive_key", after=True, full=True),
+    Pause("homes", "ensure_unused", after=True, full=True),
     Pause("store", "save_removing", full=True),
     Pause("homes", "remove"),
     Pause("store", "is_current", 3, after=True, full=True),
@@ -65,10 +68,15 @@ RESTORING = [
     Pause("homes", "renew", after=True),
     Pause("homes", "write", full=True),
     Pause("homes", "write", after=True),
-    Pause("store", "is_current", 2, after=True),
+    Pause("store", "is_current", 2, after=True, full=True),
+    Pause("store", "is_current", 3, after=True),
     Pause("store", "save_restore_marker"),
     Pause("store", "save_restore_marker", after=True),
 ]
+
+
+LAST_FENCE = Pause("store", "is_current", 2, after=True)
+"""Of RESTORING, before it makes the volume."""
 
 
 def marked(pause: Pause, *given: bool) -> ParameterSet:
@@ -186,6 +194,96 @@ async def test_a_zombie_of_restoring_harms_nothing(
         await zombie.wake()
     await bench.want(workspace, DesiredState.ARCHIVED)
     await bench.drive(workspace, Phase.ARCHIVED)
+
+
+@pytest.fixture
+async def runnable(bench: Bench, test_image: str) -> tuple[WorkspaceId, Snapshot]:
+    workspace, _ = await bench.workspace()
+    (bench.volumes.path(workspace) / "file").write_text("x")
+    await bench.database.execute("UPDATE workspaces SET image_ref = $2 WHERE id = $1", workspace, test_image)
+    return workspace, bench.home(workspace)
+
+
+@pytest.mark.parametrize(
+    "pause",
+    [
+        Pause("runtime", "start"),
+        Pause("store", "is_current", 0, after=True),
+        Pause("store", "is_current", 1, after=True),
+    ],
+    ids=str,
+)
+async def test_a_zombie_of_starting_runs_nothing_on_a_home_that_is_restored(
+    bench: Bench, runnable: tuple[WorkspaceId, Snapshot], pause: Pause
+) -> None:
+    """Started by another attempt, stopped, archived, and half restored: then the zombie finds a volume."""
+    workspace, before = runnable
+    zombie = Zombie(bench, pause)
+    await zombie.begin(workspace, await bench.claim(workspace, DesiredState.RUNNING))
+    await bench.drive(workspace, Phase.RUNNING)
+    await bench.want(workspace, DesiredState.ARCHIVED)
+    await bench.drive(workspace, Phase.ARCHIVED)
+    step = await bench.claim(workspace, DesiredState.STANDBY)
+    assert step.operation is Operation.RESTORING
+    restoring = Zombie(bench, Pause("store", "save_restore_marker"), direct=True)
+    await restoring.begin(workspace, step)
+    ended = await zombie.wake()
+    assert isinstance(ended, ApplicationError)
+    assert ended.type == "Superseded"
+    seen = await bench.runtime.observe(workspace, probe=False)
+    assert seen.container in {ContainerState.ABSENT, ContainerState.STOPPED}
+    await restoring.wake()
+    await bench.drive(workspace, Phase.STANDBY)
+    assert (await bench.runtime.observe(workspace, probe=False)).container is ContainerState.ABSENT
+    assert bench.home(workspace) == before
+
+
+@pytest.mark.parametrize("pause", [Pause("runtime", "stop"), Pause("store", "is_current", 0, after=True)], ids=str)
+async def test_a_zombie_of_stopping_ends_nothing_that_was_started_since(
+    bench: Bench, runnable: tuple[WorkspaceId, Snapshot], pause: Pause
+) -> None:
+    workspace, _ = runnable
+    await bench.want(workspace, DesiredState.RUNNING)
+    await bench.drive(workspace, Phase.RUNNING)
+    zombie = Zombie(bench, pause)
+    await zombie.begin(workspace, await bench.claim(workspace, DesiredState.STANDBY))
+    await bench.drive(workspace, Phase.STANDBY)
+    await bench.want(workspace, DesiredState.RUNNING)
+    await bench.drive(workspace, Phase.RUNNING)
+    await zombie.wake()
+    seen = await bench.runtime.observe(workspace, probe=True)
+    assert seen.container is ContainerState.READY
+    await bench.want(workspace, DesiredState.STANDBY)
+    await bench.drive(workspace, Phase.STANDBY)
+
+
+@pytest.mark.parametrize("operation", [Operation.PROVISIONING, Operation.RESTORING])
+async def test_a_zombie_makes_no_empty_home(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, operation: Operation
+) -> None:
+    """It was about to make the volume when it fell silent; by now the home is in the archive, and a volume would be
+    taken for it."""
+    workspace = await bench.empty_workspace()
+    if operation is Operation.RESTORING:
+        await bench.want(workspace, DesiredState.ARCHIVED)
+        await bench.drive(workspace, Phase.ARCHIVED)
+    step = await bench.claim(workspace, DesiredState.STANDBY)
+    assert step.operation is operation
+    zombie = Zombie(bench, Pause("runtime", "create_volume") if operation is Operation.PROVISIONING else LAST_FENCE)
+    await zombie.begin(workspace, step)
+    await bench.drive(workspace, Phase.STANDBY)
+    fill(bench.volumes.path(workspace))
+    before = bench.home(workspace)
+    await bench.want(workspace, DesiredState.ARCHIVED)
+    await bench.drive(workspace, Phase.ARCHIVED)
+    # As when it had been silent for hours.
+    monkeypatch.setattr("adapters.docker.volumes.monotonic", lambda: time.monotonic() + 3600)
+    await zombie.wake()
+    monkeypatch.undo()
+    assert not bench.volumes.exists(workspace)
+    await bench.want(workspace, DesiredState.STANDBY)
+    await bench.drive(workspace, Phase.STANDBY)
+    assert bench.home(workspace) == before
 
 
 async def test_a_zombie_that_still_extracts_holds_the_next_attempt_up_and_harms_nothing(

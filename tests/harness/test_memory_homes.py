@@ -6,7 +6,7 @@ import pytest
 
 from adapters.memory import MemoryHomes, MemoryRuntime
 from adapters.memory.runtime import EMPTY_HOME
-from domain.errors import ActionFailed, DataLost, Unreachable
+from domain.errors import ActionFailed, DataLost, Unreachable, VolumeInUse
 from domain.model import OperationId, WorkspaceId
 from tests.harness.scenarios import files, home
 
@@ -94,9 +94,12 @@ async def test_whoever_is_late_removes_and_writes_nothing(runtime: MemoryRuntime
 
 
 async def test_what_a_container_holds_is_not_removed(runtime: MemoryRuntime) -> None:
+    homes = MemoryHomes(runtime)
+    await homes.ensure_unused(ONE)
     await runtime.start(ONE, "image", OP)
-    with pytest.raises(ActionFailed, match="in use"):
-        await MemoryHomes(runtime).remove(ONE, nothing)
+    for removal in (homes.ensure_unused(ONE), homes.remove(ONE, nothing)):
+        with pytest.raises(VolumeInUse, match="in use"):
+            await removal
     assert ONE in runtime.volumes
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -11,11 +12,13 @@ from temporalio.exceptions import ApplicationError
 from activities.attempt import Actuator, Attempt
 from adapters.postgres.attention import Attention
 from coordinator.stragglers import Stragglers
-from domain.model import DesiredState, Operation, Phase, WorkspaceId
+from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase, WorkspaceId
+from domain.naming import archive_key
+from tests.faults.faulty import faulty
 from tests.harness.bench import Bench
 from tests.harness.scenarios import IMAGE
 from workflows.client import Waker
-from workflows.messages import OperateInput, Step, StepKind
+from workflows.messages import OperateInput, ReconcileInput, Step, StepKind
 
 
 async def _standby(bench: Bench) -> WorkspaceId:
@@ -43,19 +46,66 @@ async def test_a_late_save_of_a_row_that_looks_the_same(direct: Bench) -> None:
     assert await direct.row(workspace) == now
 
 
-def _while_acting(bench: Bench, operation: Operation, meanwhile: Callable[[Attempt], Awaitable[None]]) -> Actuator:
+@pytest.mark.parametrize("what", ["removing", "not removed", "restore marker", "clock"])
+async def test_a_late_save_of_a_row_whose_attempt_has_said_something(direct: Bench, what: str) -> None:
+    """Phase, operation and key look the same, and what an attempt said of the home would be written over."""
+    workspace = await _standby(direct)
+    step = await _claimed(direct, workspace, DesiredState.ARCHIVED)
+    begun = await direct.store.begin_attempt(step.op_id)
+    assert begun
+    before = await direct.row(workspace)
+    match what:
+        case "removing":
+            assert await direct.store.save_removing(workspace, step.op_id, begun.number, "a key")
+        case "not removed":
+            await direct.store.save_not_removed(workspace, step.op_id, begun.number, OperationId(str(uuid4())))
+        case "restore marker":
+            assert await direct.store.save_restore_marker(workspace, step.op_id, begun.number, "a key", {})
+        case "clock":
+            await direct.store.set_clock(workspace, step.op_id, timedelta(hours=1))
+    said = await direct.row(workspace)
+    assert not await direct.store.save(before, before)
+    assert await direct.row(workspace) == said
+
+
+async def test_another_node_gives_up_on_a_home_that_goes(direct: Bench) -> None:
+    """Its node is taken for lost while its volume is removed, and is back in between: whoever says so keeps what was
+    said of the volume. Otherwise the rest of it would be the home when the node returns."""
+    workspace = await _standby(direct)
+    step = await _claimed(direct, workspace, DesiredState.ARCHIVED)
+    await direct.database.execute("INSERT INTO nodes (name, engine_id, lost_at) VALUES ('local', 'x', now())")
+    key = archive_key(workspace, step.op_id)
+    first = await direct.store.begin_attempt(step.op_id)
+    assert first
+    assert await direct.store.save_archive_key(workspace, step.op_id, first.number, key, {})
+    archives, faults = faulty(direct.archives)
+    slow = faults.pause("observe")
+    elsewhere = replace(direct.parts.operator.reconciler, node="b", archives=archives)
+    looking = asyncio.create_task(elsewhere.reconcile(ReconcileInput(workspace, unseen=True)))
+    await slow.reached.wait()
+    second = await direct.store.begin_attempt(step.op_id)
+    assert second
+    assert await direct.store.save_removing(workspace, step.op_id, second.number, key)
+    slow.released.set()
+    await looking
+    row = await direct.row(workspace)
+    assert (row.phase, row.error_reason) == (Phase.ERROR, ErrorReason.UNREACHABLE)
+    assert row.home_ctx.removing == key
+
+
+def _after_acting(bench: Bench, operation: Operation, meanwhile: Callable[[Attempt], Awaitable[None]]) -> Actuator:
     act = bench.parts.operator.actuators[operation]
 
     async def acting(attempt: Attempt) -> None:
-        await meanwhile(attempt)
         await act(attempt)
+        await meanwhile(attempt)
 
     return acting
 
 
 async def test_a_superseded_attempt_claims_nothing(direct: Bench) -> None:
-    """It stood still while another attempt finished the operation and its workspace was put to sleep again. It goes on,
-    starts the container once more, and sees that this is not what is wanted: that is for the sweep to find."""
+    """It had acted, and stood still while another attempt finished the operation and its workspace was put to sleep
+    again. It goes on, and sees a container that is not wanted: that is for the sweep to find."""
     workspace = await _standby(direct)
     step = await _claimed(direct, workspace, DesiredState.RUNNING)
     request = OperateInput(workspace, step.op_id)
@@ -64,10 +114,11 @@ async def test_a_superseded_attempt_claims_nothing(direct: Bench) -> None:
         await direct.parts.operator.run(Operation.STARTING, request)
         await direct.want(workspace, DesiredState.STANDBY)
         await direct.drive(workspace)
+        await direct.runtime.start(workspace, IMAGE, step.op_id)
 
     acts = {
         **direct.parts.operator.actuators,
-        Operation.STARTING: _while_acting(direct, Operation.STARTING, overtaken),
+        Operation.STARTING: _after_acting(direct, Operation.STARTING, overtaken),
     }
     with pytest.raises(ApplicationError) as told:
         await replace(direct.parts.operator, actuators=acts).run(Operation.STARTING, request)

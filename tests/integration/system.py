@@ -16,7 +16,6 @@ from activities.bucket import Bucket
 from activities.operate import Operator
 from activities.places import transfer_places
 from activities.reconcile import Reconciler
-from activities.resources import ResourceActuators
 from activities.transfer import Transfers
 from adapters.homes import Homes
 from adapters.postgres.database import Database, open_database
@@ -30,6 +29,7 @@ from domain.limits import Limits
 from domain.model import DesiredState, Operation, Phase, UserId, Workspace, WorkspaceId
 from domain.observation import Presence
 from settings import Settings
+from tests.resources import resources
 from worker import Parts, pace, running
 from worker import actuators as all_actuators
 from workflows.client import TemporalUnavailable, Waker
@@ -150,7 +150,7 @@ async def system(
             pace=pace(settings),
             max_retries=settings.reconciler_max_retries,
         )
-        acts = actuators(runtime) if actuators else ResourceActuators(runtime).by_operation()
+        acts = actuators(runtime) if actuators else resources(runtime).by_operation()
         if archives and homes:
             transfers = Transfers(store, stall_seconds=settings.archive_stall_seconds)
             bucket = Bucket(archives, await installation_id(database))

@@ -10,7 +10,6 @@ from docker import APIClient
 from temporalio.client import Client
 
 from activities.attempt import Actuator, Attempt
-from activities.resources import ResourceActuators
 from adapters.docker.runtime import DockerRuntime
 from adapters.memory.runtime import MemoryRuntime
 from adapters.runtime import Runtime
@@ -21,6 +20,7 @@ from tests.adapters.docker_registry import registry
 from tests.embedded import image
 from tests.harness.stored import stored_by_temporal
 from tests.integration.system import System, system
+from tests.resources import resources
 
 Actuators = Callable[[Runtime], Mapping[Operation, Actuator]]
 
@@ -34,7 +34,7 @@ def engine(docker_host: str) -> Iterator[APIClient]:
 
 def starting(start: Actuator) -> Actuators:
     """The real actuators, but for STARTING."""
-    return lambda runtime: {**ResourceActuators(runtime).by_operation(), Operation.STARTING: start}
+    return lambda runtime: {**resources(runtime).by_operation(), Operation.STARTING: start}
 
 
 def noting(seen: list[int], start: Actuator) -> Actuator:
@@ -73,7 +73,7 @@ async def test_an_image_that_exits_is_started_thrice(
 ) -> None:
     """The same on a real engine: its container is gone before its port answers, each time."""
     seen: list[int] = []
-    noted = starting(noting(seen, ResourceActuators(docker_runtime).start))
+    noted = starting(noting(seen, resources(docker_runtime).start))
     name = image.build(docker_host, f"{installation}-exits", ("/bin/false",))
     try:
         async with system(temporal_client, database_url, docker_runtime, name, actuators=noted) as running:
@@ -255,7 +255,7 @@ async def test_a_failed_way_down_waits_for_a_person(
         raise ActionFailed("busy")
 
     def actuators(runtime: Runtime) -> Mapping[Operation, Actuator]:
-        return {**ResourceActuators(runtime).by_operation(), operation: refuse}
+        return {**resources(runtime).by_operation(), operation: refuse}
 
     async with system(temporal_client, database_url, MemoryRuntime(), "image", actuators=actuators) as running:
         workspace = await running.create()

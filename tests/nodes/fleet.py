@@ -14,7 +14,6 @@ from temporalio.client import Client
 from activities.attempt import Actuator
 from activities.operate import Operator
 from activities.reconcile import Reconciler
-from activities.resources import ResourceActuators
 from adapters.docker.engine import EngineInfo, Identity
 from adapters.memory.runtime import MemoryRuntime
 from adapters.postgres.database import Database, open_database
@@ -27,6 +26,7 @@ from domain.model import DesiredState, Operation, Phase, Workspace, WorkspaceId
 from domain.naming import workflow_id
 from settings import Settings
 from tests.integration.system import NoArchives
+from tests.resources import resources
 from worker import Parts, pace, running
 from workflows.client import TemporalAddress, Waker, connect
 
@@ -77,7 +77,7 @@ class Fleet:
             reconciler = Reconciler(
                 WorkspaceStore(database), runtime, NoArchives(), node, settings.timeouts, pace(settings)
             )
-            acts = {**ResourceActuators(runtime).by_operation(), **(actuators(runtime) if actuators else {})}
+            acts = {**resources(runtime).by_operation(), **(actuators(runtime) if actuators else {})}
             operator = Operator(reconciler, acts, timedelta(seconds=settings.reconciler_retry_backoff))
             heart = Heart(
                 Nodes(database, settings.node_lost_after),

@@ -20,7 +20,7 @@ from adapters.docker.runtime import DockerRuntime
 from adapters.transfer.pack import Unrestorable
 from adapters.transfer.proctar import ProcessTar
 from adapters.transfer.tarscan import TarBroken, TarScanner
-from domain.errors import ActionFailed, DataLost, Unreachable
+from domain.errors import ActionFailed, DataLost, Unreachable, VolumeInUse
 from domain.model import OperationId
 from domain.naming import volume_name
 from tests.archive.trees import grow, snapshot
@@ -217,9 +217,14 @@ async def test_what_a_container_holds_is_not_removed(
     """It may have written since the home was read."""
     workspace, home = await volumes.make()
     (home / "file").write_text("x")
+    await homes.ensure_unused(workspace)
     await docker_runtime.start(workspace, test_image, OP)
-    for removal in (homes.remove(workspace, nothing), homes.renew(workspace, OP, nothing)):
-        with pytest.raises(ActionFailed, match="in use"):
+    for removal in (
+        homes.ensure_unused(workspace),
+        homes.remove(workspace, nothing),
+        homes.renew(workspace, OP, nothing),
+    ):
+        with pytest.raises(VolumeInUse, match="in use"):
             await removal
     assert (home / "file").exists()
     await docker_runtime.stop(workspace)
@@ -230,6 +235,7 @@ async def test_what_a_dead_worker_left_holds_nothing_up(homes: DockerHomes, volu
     workspace, _ = await volumes.make()
     await homes._create(workspace, OP)
     assert volumes.holders(workspace)
+    await homes.ensure_unused(workspace)
     await homes.renew(workspace, OP, nothing)
     await homes._create(workspace, OP)
     await extract(homes, workspace, [made([(member("home/a"), b"x")])])

@@ -18,7 +18,6 @@ from redis.asyncio import Redis
 from temporalio.client import Client
 
 from activities.attempt import Actuator, Attempt
-from activities.resources import ResourceActuators
 from adapters.memory import MemoryHomes, MemoryRuntime
 from adapters.postgres.accounts import Accounts
 from adapters.postgres.sessions import Sessions
@@ -34,6 +33,7 @@ from tests.browser import visit
 from tests.conftest import S3
 from tests.integration.system import System, system
 from tests.ports import free_port
+from tests.resources import resources
 
 PASSWORD = "correct horse battery"
 PATIENCE = 60_000
@@ -53,7 +53,7 @@ class Starts:
         self.gate.set()
 
     def actuators(self, runtime: Runtime) -> Mapping[Operation, Actuator]:
-        start = ResourceActuators(runtime).by_operation()[Operation.STARTING]
+        start = resources(runtime).by_operation()[Operation.STARTING]
 
         async def starting(attempt: Attempt) -> None:
             await self.gate.wait()

@@ -8,12 +8,12 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 
 from activities.attempt import Actuator, Attempt
-from activities.resources import ResourceActuators
 from adapters.memory.runtime import MemoryRuntime
 from adapters.runtime import Runtime
 from domain.model import DesiredState, Operation, Phase
 from domain.naming import workflow_id
 from tests.integration.system import system
+from tests.resources import resources
 from workflows.messages import SEARCH_ATTRIBUTES
 
 
@@ -60,7 +60,7 @@ async def test_whoever_looks_finds_it(temporal_client: Client, database_url: str
 
 def _never_started(runtime: Runtime) -> Mapping[Operation, Actuator]:
     """Unless its image can't be had."""
-    acts = ResourceActuators(runtime).by_operation()
+    acts = resources(runtime).by_operation()
 
     async def start(attempt: Attempt) -> None:
         if attempt.workspace.image_ref == "no-such-image":

@@ -18,13 +18,13 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
 from activities.attempt import Attempt
-from activities.resources import ResourceActuators
 from adapters.memory.runtime import MemoryRuntime
 from domain.errors import ActionFailed
 from domain.model import DesiredState, Operation, Phase, WorkspaceId
 from domain.naming import workflow_id
 from settings import Settings
 from tests.integration.system import System, system
+from tests.resources import resources
 from tests.workflows.script import GO_ON, GONE, LOST_AFTER, WAIT, Script, run_step
 from workflows.messages import TASK_QUEUE, WAKE, Step, WorkspaceInput
 from workflows.registry import workflow_runner
@@ -117,7 +117,7 @@ async def test_failures_and_recover(start: Callable[..., object], temporal_clien
         await running.runtime.start(attempt.workspace.id, attempt.workspace.image_ref, attempt.op_id)
 
     def actuators(runtime: MemoryRuntime) -> object:
-        return {**ResourceActuators(runtime).by_operation(), Operation.STARTING: begin}
+        return {**resources(runtime).by_operation(), Operation.STARTING: begin}
 
     running: System = await start(actuators=actuators)  # type: ignore[misc]
     workspace = await running.create()
@@ -133,7 +133,7 @@ async def test_a_timeout(start: Callable[..., object], temporal_client: Client) 
         await asyncio.Event().wait()
 
     def actuators(runtime: MemoryRuntime) -> object:
-        return {**ResourceActuators(runtime).by_operation(), Operation.STARTING: hang}
+        return {**resources(runtime).by_operation(), Operation.STARTING: hang}
 
     running: System = await start(actuators=actuators, settings=Settings(reconciler_starting_timeout=1))  # type: ignore[misc]
     workspace = await running.create()
