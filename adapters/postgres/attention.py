@@ -55,8 +55,10 @@ class Attention:
                 {join} unnest($1::uuid[], $2::boolean[], $3::boolean[]) AS s (id, running, volume) ON s.id = w.id
                 WHERE w.node = $4 AND {_DRIFTED}
             ), forgotten AS (
-                UPDATE workspaces SET observed_at = NULL
-                WHERE id IN (SELECT id FROM drifted) AND operation = 'NONE' AND observed_at IS NOT NULL
+                UPDATE workspaces SET observed_at = NULL WHERE id IN (
+                    SELECT id FROM workspaces
+                    WHERE id IN (SELECT id FROM drifted) AND operation = 'NONE' AND observed_at IS NOT NULL
+                    ORDER BY id FOR UPDATE)
             )
             SELECT id FROM drifted
             """,  # noqa: S608 - constant

@@ -83,10 +83,19 @@ ORDER BY phase DESC, phase_changed_at LIMIT $2
 _SAY = "UPDATE nodes SET drain_message = $2 WHERE name = $1 AND drain_message IS DISTINCT FROM $2"
 
 # A place on a node that takes none is no place: who is still at home gets another, who is in the store takes any.
+# Again every few seconds, so that rows which somebody is changing can be passed over.
 _NO_PLACES = """
-UPDATE workspaces w SET move_to = NULL FROM nodes n
-WHERE w.move_to = n.name AND w.move_to IS NOT NULL AND w.operation = 'NONE' AND w.node IS DISTINCT FROM w.move_to
-  AND (n.lost_at IS NOT NULL OR n.cordoned_at IS NOT NULL OR n.removed_at IS NOT NULL)
+UPDATE workspaces SET move_to = NULL WHERE id IN (
+    SELECT w.id FROM workspaces w JOIN nodes n ON w.move_to = n.name
+    WHERE w.move_to IS NOT NULL AND w.operation = 'NONE' AND w.node IS DISTINCT FROM w.move_to
+      AND (n.lost_at IS NOT NULL OR n.cordoned_at IS NOT NULL OR n.removed_at IS NOT NULL)
+    FOR UPDATE OF w SKIP LOCKED)
+"""
+
+# Who waits for rows while holding others goes by their ids, or two of them could wait for each other.
+_STAY = """
+UPDATE workspaces SET move_to = NULL WHERE id IN (
+    SELECT id FROM workspaces WHERE node = $1 AND move_to <> $1 ORDER BY id FOR UPDATE)
 """
 
 # On the way to another node. What is deleted or waits for a person goes nowhere, whatever an older version left there.
@@ -213,7 +222,7 @@ class Nodes:
                 " drain_message = NULL WHERE name = $1 AND removed_at IS NULL",
                 name,
             )
-            await connection.execute("UPDATE workspaces SET move_to = NULL WHERE node = $1 AND move_to <> $1", name)
+            await connection.execute(_STAY, name)
         return str(done) == "UPDATE 1"
 
     async def remove(self, name: str) -> bool:
