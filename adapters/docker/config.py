@@ -36,8 +36,9 @@ class DockerConfig:
     """Seconds for a call that only looks."""
     work_timeout: float = 60.0
     """Seconds for a call that changes something: an engine under load takes its time to start a container."""
-    probe_timeout: float = 2.0
-    """Seconds within which a ready workspace answers."""
+    probe_timeout: float = 5.0
+    """Seconds within which a ready workspace answers. One limit for a start and for whoever looks whether it is done:
+    what the one accepts and the other does not would never be started."""
     pool_size: int = 32
     """Calls to the engine at one time."""
     network_name: str | None = None

@@ -23,7 +23,6 @@ SETTLE_SECONDS = 60.0
 FIRST_POLL = 0.01
 SLOWEST_POLL = 0.2
 LOOK_EVERY = 0.25
-SLOW_ANSWER = 5.0
 BAD_REFERENCE = "invalid reference format"
 NO_RULE = "iptables failed"
 FILTER_SECONDS = 5.0
@@ -163,7 +162,7 @@ class Starting:
                 raise ActionFailed(f"Container {container_name(workspace_id)} was removed while it started")
             if not seen.running:
                 raise await self._exited(workspace_id, seen)
-            if seen.endpoint and await answers(seen.endpoint, SLOW_ANSWER):
+            if seen.endpoint and await answers(seen.endpoint, self._config.probe_timeout):
                 return
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, SLOWEST_POLL)

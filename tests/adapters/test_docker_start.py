@@ -29,6 +29,8 @@ NO_CHAIN = (
 """What it says while another one that starts makes the chains anew that they share."""
 SERVE = "exec httpd -f -p 0.0.0.0:8080 -h /home/coder"
 
+SLOWLY = ("nc", "-ll", "-p", "8080", "-e", "/bin/sh", "-c", "sleep 3; printf 'HTTP/1.1 200 OK\\r\\n\\r\\n'")
+
 
 async def test_home_outlives_the_container(world: DockerWorld, ws: WorkspaceId) -> None:
     """What the image's user writes is there after stop and start; nothing else is."""
@@ -219,6 +221,13 @@ async def test_started_means_that_it_answers(world: DockerWorld, ws: WorkspaceId
     world.inside(ws, "touch /home/coder/go")
     async with asyncio.timeout(60):
         await starting
+    assert (await world.runtime.observe(ws, probe=True)).container is ContainerState.READY
+
+
+async def test_one_that_takes_its_time_to_answer(world: DockerWorld, ws: WorkspaceId) -> None:
+    """What a start takes for ready is ready for whoever looks after it: else it would never be started."""
+    slow = world.image_running(*SLOWLY)
+    await world.runtime.start(ws, slow, OP)
     assert (await world.runtime.observe(ws, probe=True)).container is ContainerState.READY
 
 
