@@ -47,7 +47,8 @@ def test_the_mistake_can_be_made(mutation: Mutation) -> None:
     """Its place is still there, once, and the test that finds it is one that CI runs."""
     source = (ROOT / mutation.file).read_text(encoding="utf-8")
     assert source.count(mutation.old) == 1, f"{mutation.file} has changed: mend tests/mutations/table.py"
-    ast.parse(source.replace(mutation.old, mutation.new))
+    if mutation.file.endswith(".py"):
+        ast.parse(source.replace(mutation.old, mutation.new))
     file, _, name = mutation.test.partition("::")
     assert name in names_in(file)
 
