@@ -106,14 +106,6 @@ MUTATIONS = [
     ),
     Mutation(
         6,
-        "a superseded attempt decides what comes next",
-        "activities/reconcile.py",
-        "if attempt is not None and loaded.workspace.op_id != attempt.op_id:",
-        "if attempt is not None and loaded.workspace.id != attempt.workspace.id:",
-        "tests/harness/test_unheard.py::test_a_superseded_attempt_claims_nothing",
-    ),
-    Mutation(
-        6,
         "a claim that nobody heard of waits for its timeout",
         "coordinator/stragglers.py",
         "return told is None or told.like != like or self.clock() > told.again_at",
