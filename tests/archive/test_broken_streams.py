@@ -4,7 +4,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -41,6 +40,7 @@ class Breaking:
         self._change = change
         self._times = times
         self.remove, self.renew, self.write = inner.remove, inner.renew, inner.write
+        self.ensure_unused = inner.ensure_unused
 
     @asynccontextmanager
     async def read(self, workspace_id: WorkspaceId) -> AsyncIterator[HomeStream]:
@@ -50,7 +50,7 @@ class Breaking:
 
 
 def breaking(bench: Bench, change: Callable[[HomeStream], Iterator[bytes]], times: int) -> Bench:
-    return bench.with_parts(homes=cast("Homes", Breaking(bench.homes, change, times)))
+    return bench.with_parts(homes=Breaking(bench.homes, change, times))
 
 
 def fill(home: Path) -> None:
