@@ -30,24 +30,30 @@ class Storm:
     over: list[str] = field(default_factory=list)
     contradicting: list[str] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     @asynccontextmanager
     async def raging(self, workspaces: int) -> AsyncIterator[None]:
         """Inside, people give commands, and somebody watches the limit and the rows."""
-        tasks = [asyncio.create_task(self._use_one_after_the_other()) for _ in range(workspaces)]
-        watching = asyncio.create_task(watch(self.limit, self._running, self.over))
-        looking = asyncio.create_task(self._look_at_rows())
+        doing = [self._use_one_after_the_other() for _ in range(workspaces)]
+        doing += [watch(self.limit, self._running, self.over), self._look_at_rows()]
+        self._tasks = [asyncio.create_task(one) for one in doing]
         try:
             yield
-            for task in (*tasks, watching, looking):
-                if task.done():
-                    task.result()
+            self._require_all()
         finally:
-            for task in (*tasks, watching, looking):
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, watching, looking, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _require_all(self) -> None:
+        """Nobody has given up: who did is told by what they met."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
 
     async def in_transition(self) -> int:
+        self._require_all()
         return int(await self.deployment.database.fetchval("SELECT count(*) FROM workspaces WHERE operation <> 'NONE'"))
 
     async def lost(self) -> list[str]:
