@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from adapters.postgres.database import Database
 from domain.model import DesiredState, Phase, WorkspaceId
 from domain.observation import ContainerState
-from tests.harness.history import Final, lost, watch
+from tests.harness.history import Final, Outcome, lost, watch
 from tests.harness.rows import contradictions
 from tests.processes.deployment import Deployment
 from tests.processes.homes import files_of
@@ -55,6 +55,12 @@ class Storm:
     async def in_transition(self) -> int:
         self._require_all()
         return int(await self.deployment.database.fetchval("SELECT count(*) FROM workspaces WHERE operation <> 'NONE'"))
+
+    async def clear(self) -> None:
+        """All of it is deleted: else what runs on from one storm takes the places of the next one's."""
+        for row in await self.deployment.database.fetch("SELECT id FROM workspaces WHERE phase <> 'DELETED'"):
+            assert await self.person.delete(WorkspaceId(str(row["id"]))) is Outcome.DONE
+        await self.deployment.converged()
 
     async def lost(self) -> list[str]:
         """What was acknowledged and is not so, once all is at rest."""
