@@ -113,7 +113,7 @@ async def test_a_volume_that_is_put_back_is_seen_in_error(temporal_client: Clien
     async with system(temporal_client, database_url, runtime, "image", settings=settings) as running:
         workspace = await running.create(DesiredState.STANDBY)
         await running.until_phase(workspace, Phase.STANDBY)
-        await until(lambda: runtime._watches)
+        await until(lambda: len(runtime._watches) > 0)
         kept = runtime.volumes[workspace]
         runtime.drop_volume(workspace)
         await running.until_phase(workspace, Phase.ERROR)
