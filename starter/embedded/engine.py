@@ -39,8 +39,8 @@ async def named_engine(host: str, progress: Progress) -> None:
             except WorkspaceError as error:
                 if time.monotonic() - began > NAMED_SECONDS:
                     raise EmbeddedError(
-                        f"DOCKER_HOST={host} names no engine that can be used ({error}): start it, correct DOCKER_HOST, "
-                        "or unset it, and codehub finds an engine or starts its own."
+                        f"DOCKER_HOST={host} names no engine that can be used ({error}): start it, or correct "
+                        "DOCKER_HOST, or unset it, and codehub finds an engine or starts its own."
                     ) from error
             else:
                 progress.done("docker", time.monotonic() - began)
