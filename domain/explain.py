@@ -10,6 +10,7 @@ from domain.judge import waits_for_node
 from domain.model import ConditionName, DesiredState, ErrorReason, Operation, Phase, Workspace
 from domain.placement import NO_PLACE
 from domain.plan import DEFAULT_TIMEOUTS, Timeouts, goal, plan
+from domain.recovering import Recovering, recovering, vanished
 from domain.ttl import NextStep, TtlDefaults, next_step
 
 
@@ -27,6 +28,8 @@ class Explanation:
     waiting_for: str | None
     what_to_do: str | None
     """What a person can do about it."""
+    recovering: Recovering | None
+    """What a person has to know who recovers it, where that accepts a loss."""
     next_step: NextStep | None
     last_activity: LastActivity | None
 
@@ -39,13 +42,16 @@ def explain(
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
     *,
     waits: bool = False,
+    archived_at: datetime | None = None,
 ) -> Explanation:
-    """`waits`: its operation waits for its turn, and nobody has taken it up yet."""
+    """`waits`: its operation waits for its turn, and nobody has taken it up yet. `archived_at`: see `recovering`."""
     seen = activity.at if activity else None
+    accepts = recovering(ws, archived_at)
     return Explanation(
         because=_because(ws),
         waiting_for=_turn(ws) if waits else _waiting_for(ws, max_retries),
-        what_to_do=_what_to_do(ws),
+        what_to_do=_what_to_do(ws, accepts),
+        recovering=accepts,
         next_step=None if waits else _timeout(ws, timeouts) or next_step(ws, defaults, seen),
         last_activity=_latest(ws, activity),
     )
@@ -81,8 +87,8 @@ _ERRORS: Mapping[ErrorReason, tuple[str, str]] = MappingProxyType(
             "Check that it is up (codehub doctor); then recover.",
         ),
         ErrorReason.DATA_LOST: (
-            "The home vanished: its volume was removed by somebody else, or its archive is gone.",
-            "Bring it back if you can. Recover accepts the loss: it goes on with the last archive, or with nothing.",
+            "The home vanished, and codehub did not remove it.",
+            "Bring it back if you can, before you recover it.",
         ),
         ErrorReason.IMAGE_PULL_FAILED: (
             "The image can't be had: the registry does not know it, or refuses it.",
@@ -115,6 +121,8 @@ _OPERATIONS: Mapping[Operation, str] = MappingProxyType(
 def _because(ws: Workspace) -> str:
     if waits_for_node(ws):
         return f"Its node {ws.node} has not been heard of. Its home is there, and nothing was done to it."
+    if ws.phase is Phase.ERROR and ws.error_reason is ErrorReason.DATA_LOST:
+        return vanished(ws)
     if ws.phase is Phase.ERROR:
         return _ERRORS[ws.error_reason][0] if ws.error_reason else "A person recovered it; it is about to be looked at."
     reason = ws.conditions.get(ConditionName.VOLUME_READY)
@@ -152,12 +160,18 @@ def _attempts(failed: int, max_retries: int) -> str:
     return f" (attempt {failed + 1} of {max_retries}, the last one failed)" if failed else ""
 
 
-def _what_to_do(ws: Workspace) -> str | None:
+def _what_to_do(ws: Workspace, accepts: Recovering | None) -> str | None:
     if waits_for_node(ws):
         return "Bring the host and its worker back (codehub node ls). If it is gone for good: codehub node rm."
-    if ws.phase is Phase.ERROR and ws.error_reason:
-        return _ERRORS[ws.error_reason][1]
-    return None
+    if ws.phase is not Phase.ERROR or not ws.error_reason:
+        return None
+    advice = _ERRORS[ws.error_reason][1]
+    if accepts is None:
+        return advice
+    if accepts.gives_up is not None:
+        return f"{advice} Recover accepts the loss. {accepts.goes_on}"
+    is_back = ws.error_reason is ErrorReason.DATA_LOST
+    return f"{'See that all of it is there; then recover.' if is_back else advice} {accepts.goes_on}"
 
 
 def _timeout(ws: Workspace, timeouts: Timeouts) -> NextStep | None:

@@ -31,6 +31,12 @@ def archive_key(workspace_id: WorkspaceId, archive_op_id: OperationId) -> str:
     return f"{workspace_id}/{archive_op_id}/home.tar.zst"
 
 
+def archive_op_id_of(key: str) -> OperationId | None:
+    """Of an archive_key, the operation that made it."""
+    found = re.fullmatch(rf"{UUID}/({UUID})/home\.tar\.zst", key)
+    return OperationId(found[1]) if found else None
+
+
 def meta_key(key: str) -> str:
     """The commit marker beside an archive."""
     return f"{key}.meta"

@@ -5,7 +5,6 @@ import contextlib
 import errno
 import logging
 import os
-import secrets
 import shutil
 import socket
 import sys
@@ -24,16 +23,17 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from settings import Settings
 from starter.commands.running_stack import publish, withdraw
 from starter.embedded.child import Child
+from starter.embedded.engine import named_engine
 from starter.embedded.errors import EmbeddedError
 from starter.embedded.lock import DataLock
 from starter.embedded.progress import ConsoleProgress, Progress
 from starter.embedded.stack import Stack, StackConfig, until_signal
+from starter.first_password import first_password, told_login
 from starter.ide.image import ensure_image
 from starter.temporal import temporal_address
 from workflows.client import connect
 from workflows.messages import SEARCH_ATTRIBUTES, TASK_QUEUE
 
-PASSWORD_FILE = "admin-password"  # noqa: S105 - a file's name
 # All is to be over within ten seconds, half of which are for those that stop after these.
 DRAIN_SECONDS = "3"
 API_SECONDS = 4
@@ -46,17 +46,21 @@ async def up(settings: Settings) -> None:
     console = Console()
     _log_warnings(console)
     check_port(settings)
-    progress = ConsoleProgress(console)
-    with until_signal():
+    with (
+        contextlib.closing(ConsoleProgress(console)) as progress,
+        until_signal(lambda: console.print("\n  Stopping…", highlight=False)),
+    ):
+        if settings.docker_host:
+            await named_engine(settings.docker_host, progress)
         async with Stack(_config(settings), progress) as stack:
-            password = admin_password(settings, stack.data)
+            password = first_password(settings, stack.data)
             env = _environment(settings, stack, password)
             _, missing = await asyncio.gather(
                 stack.add(_worker(settings, env), _api(settings, env)), _image(settings, stack, progress)
             )
             progress.close()
             with _published(settings, stack, env):
-                _tell(console, settings, stack, password)
+                _tell(console, settings, stack, await told_login(password, stack.env["DATABASE_URL"]))
                 if missing:
                     console.print(Padding(Text(missing, style="yellow"), (1, 2, 0, 2)))
                 await stack.forever()
@@ -89,24 +93,6 @@ def check_port(settings: Settings) -> None:
         # Its own text says it twice.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise EmbeddedError(f"Can't listen on port {port} of {host} ({reason}): {advice}.") from error
-
-
-def admin_password(settings: Settings, data: Path) -> str:
-    """The given one, or the kept one, or a new one: kept so that a lost terminal costs nothing."""
-    if settings.codehub_admin_password is not None:
-        return settings.codehub_admin_password.get_secret_value()
-    kept = data / PASSWORD_FILE
-    try:
-        if kept.exists():
-            return kept.read_text().strip()
-        password = secrets.token_urlsafe(15)
-        with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(password + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise EmbeddedError(f"Can't keep the admin password in {kept} ({error.strerror}).") from error
-    return password
 
 
 def _config(settings: Settings) -> StackConfig:
@@ -237,12 +223,12 @@ class _Printed:
     debug = info = warning = error = critical = exception = msg
 
 
-def _tell(console: Console, settings: Settings, stack: Stack, password: str) -> None:
+def _tell(console: Console, settings: Settings, stack: Stack, login: str) -> None:
     url = _url(settings)
     ui = settings.temporal_ui_url or stack.temporal_ui_url
     lines = [
         ("dashboard", url),
-        ("log in as", f"admin / {password}"),
+        ("log in as", login),
         ("Temporal UI", ui),
         ("data and logs", str(stack.data)),
         ("command line", f"{_command()} login --url {url} --username admin"),

@@ -18,12 +18,19 @@ _UNATTENDED = """
         OR (w.phase IN ('STANDBY', 'RUNNING') AND w.move_to IS NOT NULL AND w.move_to <> w.node))
 """
 
-# What a phase at rest says about the engine; ERROR says nothing, and a part of a home is none.
-_DRIFTED = """
-    w.operation = 'NONE' AND w.phase IN ('PENDING', 'ARCHIVED', 'STANDBY', 'RUNNING') AND (
-        (w.phase = 'RUNNING') <> COALESCE(s.running, false)
-        OR (w.phase IN ('STANDBY', 'RUNNING')) <> COALESCE(
-            s.volume AND w.home_ctx ->> 'restoring' IS NULL AND w.home_ctx ->> 'removing' IS NULL, false))
+# What a phase at rest says about the engine; a part of a home is none. ERROR says nothing, but whoever recovers is told
+# what is there: a volume that is put back, or goes, is looked at. Not on a node that takes none: nobody looks there.
+_HOME = "COALESCE(s.volume AND w.home_ctx ->> 'restoring' IS NULL AND w.home_ctx ->> 'removing' IS NULL, false)"
+_DRIFTED = f"""
+    w.operation = 'NONE' AND (
+        (w.phase IN ('PENDING', 'ARCHIVED', 'STANDBY', 'RUNNING') AND (
+            (w.phase = 'RUNNING') <> COALESCE(s.running, false)
+            OR (w.phase IN ('STANDBY', 'RUNNING')) <> {_HOME}))
+        OR (w.phase = 'ERROR'
+            AND COALESCE(w.conditions -> 'storage.volume_ready' ->> 'status' = 'True', false) <> {_HOME}
+            AND NOT EXISTS (
+                SELECT FROM nodes n WHERE n.name = w.node
+                AND (n.cordoned_at IS NOT NULL OR n.lost_at IS NOT NULL OR n.removed_at IS NOT NULL))))
 """
 
 

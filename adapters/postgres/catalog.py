@@ -3,7 +3,7 @@
 Everything is the owner's own. What an admin may look at takes `None` for the owner: anybody's, said on purpose.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from adapters.postgres.desired_state import DesiredStates, Refusal, Refused
 from adapters.postgres.idempotency import IdempotencyKey, claim, keep
 from adapters.postgres.rows import to_workspace
 from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase, UserId, Workspace, WorkspaceId
+from domain.naming import archive_op_id_of
 from domain.progress import Moved, Stage, as_told
 
 PROGRESS = """
@@ -229,6 +230,17 @@ class Catalog:
         if not rows:
             raise Refused(Refusal.NOT_FOUND)
         return [_logged(row) for row in rows if row["id"] is not None], rows[0]["total"]
+
+    async def archived_at(self, keys: Collection[str]) -> dict[str, datetime]:
+        """Of when these archives are: nothing that was written after their operation began need be in them."""
+        made_by = {key: op_id for key in keys if (op_id := archive_op_id_of(key)) is not None}
+        if not made_by:
+            return {}
+        rows = await self.database.fetch(
+            "SELECT id, started_at FROM operations WHERE id = ANY($1::uuid[])", list(made_by.values())
+        )
+        began = {str(row["id"]): row["started_at"] for row in rows}
+        return {key: began[op_id] for key, op_id in made_by.items() if op_id in began}
 
 
 async def _patch(connection: PooledConnection, workspace_id: WorkspaceId, owner: UserId, metadata: Metadata) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from adapters.postgres.catalog import Entry
 from adapters.redis.activity import RedisUnavailable
@@ -16,6 +16,7 @@ from adapters.redis.activity_kinds import KindLog
 from domain.audit import Change
 from domain.explain import LastActivity, explain
 from domain.model import DesiredState, ErrorReason, Operation, Phase, UserId, WorkspaceId
+from domain.recovering import recovering
 from starter.api.authentication import Current
 from starter.api.change_body import CauseBody
 from starter.api.dependencies import Dependencies, Deps
@@ -40,6 +41,11 @@ class LastActivityBody(BaseModel):
     kind: str | None
 
 
+class RecoveringBody(BaseModel):
+    goes_on: str = Field(description="With what: the volume that is there again, the last archive, or an empty home.")
+    gives_up: str | None = Field(description="Null: nothing that is known of.")
+
+
 class ExplainBody(BaseModel):
     phase: Phase
     desired_state: DesiredState
@@ -48,6 +54,7 @@ class ExplainBody(BaseModel):
     because: str
     waiting_for: str | None
     what_to_do: str | None
+    recovering: RecoveringBody | None = Field(description="For whoever recovers it, where that accepts a loss.")
     next_step: NextStepBody | None
     """What happens by itself, at the earliest then, unless the workspace is used or the operation is done."""
     last_activity: LastActivityBody | None
@@ -77,7 +84,8 @@ async def explain_workspaces(query: Annotated[PageQuery, Query()], deps: Deps, c
     found = {entry.workspace.id: entry for entry in page.items}
     activity = await _activity(deps, list(found))
     changes = await deps.audit.last(list(found))
-    told = {id_: _told(entry, deps, activity.get(id_), changes.get(id_)) for id_, entry in found.items()}
+    archived = await _archived_at(deps, page.items)
+    told = {id_: _told(entry, deps, activity.get(id_), changes.get(id_), archived) for id_, entry in found.items()}
     items = [ExplainedWorkspace.model_validate({"id": id_, **fields}) for id_, fields in told.items()]
     return ExplainPage(items=items, total=page.total)
 
@@ -88,12 +96,27 @@ async def explained(deps: Dependencies, workspace_id: WorkspaceId, owner: UserId
     id_ = entry.workspace.id
     activity = await _activity(deps, [id_])
     changes = await deps.audit.last([id_])
-    return ExplainBody.model_validate(_told(entry, deps, activity.get(id_), changes.get(id_)))
+    archived = await _archived_at(deps, [entry])
+    return ExplainBody.model_validate(_told(entry, deps, activity.get(id_), changes.get(id_), archived))
 
 
-def _told(entry: Entry, deps: Dependencies, activity: LastActivity | None, change: Change | None) -> dict[str, object]:
+def _told(
+    entry: Entry,
+    deps: Dependencies,
+    activity: LastActivity | None,
+    change: Change | None,
+    archived: Mapping[str, datetime],
+) -> dict[str, object]:
     ws, config = entry.workspace, deps.config
-    told = explain(ws, config.ttl, activity, config.max_retries, config.timeouts, waits=entry.waits)
+    told = explain(
+        ws,
+        config.ttl,
+        activity,
+        config.max_retries,
+        config.timeouts,
+        waits=entry.waits,
+        archived_at=archived.get(ws.archive_key or ""),
+    )
     step, last = told.next_step, told.last_activity
     return {
         "phase": ws.phase,
@@ -103,10 +126,17 @@ def _told(entry: Entry, deps: Dependencies, activity: LastActivity | None, chang
         "because": told.because,
         "waiting_for": told.waiting_for,
         "what_to_do": told.what_to_do,
+        "recovering": asdict(told.recovering) if told.recovering else None,
         "next_step": asdict(step) if step else None,
         "last_activity": {"at": last.at, "kind": last.kind} if last else None,
         "last_change": CauseBody.of(change) if change else None,
     }
+
+
+async def _archived_at(deps: Dependencies, entries: Sequence[Entry]) -> Mapping[str, datetime]:
+    """Only of those where it is told."""
+    lost = [entry.workspace for entry in entries if recovering(entry.workspace)]
+    return await deps.catalog.archived_at([ws.archive_key for ws in lost if ws.archive_key])
 
 
 async def _activity(deps: Dependencies, workspaces: Sequence[WorkspaceId]) -> Mapping[WorkspaceId, LastActivity]:

@@ -51,12 +51,17 @@ def only_warnings(level: int = logging.WARNING) -> None:
 
 
 @contextmanager
-def operating(*, as_json: bool = False) -> "Iterator[Settings]":
-    """As `guarded`; what is not set is that of the `codehub up` that runs in CODEHUB_DATA."""
+def operating(*, as_json: bool = False, on_services: bool = True) -> "Iterator[Settings]":
+    """As `guarded`; what is not set is that of the `codehub up` that runs in CODEHUB_DATA. Where that is down, nothing
+    can be done `on_services`, and one line says so."""
     only_warnings()
     filled = fill(os.environ)
     if filled.told:
         note(filled.told)
+    if filled.down and on_services:
+        failed = CommandFailed(filled.down)
+        failed.as_json = as_json
+        raise failed
     try:
         with guarded(filled.environment) as settings:
             yield settings

@@ -95,7 +95,7 @@ def image() -> None:
     from starter.embedded.progress import ConsoleProgress
     from starter.ide.image import ensure_image
 
-    with operating() as settings:
+    with operating(on_services=False) as settings:
         progress = ConsoleProgress()
         try:
             asyncio.run(ensure_image(settings.docker_host, settings.workspace_image, progress))

@@ -8,6 +8,7 @@ from starter.commands.names import Name, Owner, find, path, titled
 from starter.commands.options import AsJson, Timeout, Token, Url, Wait, reached
 from starter.commands.refusals import with_context
 from starter.commands.screen import Workspace
+from starter.commands.server import Server
 
 
 @examples(
@@ -28,17 +29,14 @@ def recover(
 ) -> None:
     """Take a workspace out of ERROR: it goes on from what is there. `codehub explain` says what to mend first.
 
-    After DataLost this accepts the loss: it asks first, and says what is given up.
+    After DataLost and ContainerWithoutVolume this accepts a loss: it asks first, and says what it goes on with and what
+    is given up.
     """
     with reached(url, token, as_json=as_json) as server:
         check_timeout(wait=wait, timeout=timeout)
         found = find(server, name, owner)
-        if found["error_reason"] == "DataLost" and not yes:
-            confirm(
-                f"{titled(found)} is in ERROR, DataLost. {loss(found)}",
-                f"Accept the loss and recover {titled(found)}?",
-                "Nothing was changed.",
-            )
+        if not yes:
+            _asked(server, found)
         try:
             ws = server.post(f"{path(found)}/recover")
         except CommandFailed as error:
@@ -46,12 +44,19 @@ def recover(
         tell(server, ws, ws["desired_state"], wait=wait, timeout=timeout, as_json=as_json)
 
 
-def loss(ws: Workspace) -> str:
-    """What is given up by recovering from DataLost."""
-    archive = ws["conditions"].get("storage.archive_ready", {})
-    gone = "Its home vanished, and codehub did not remove it. If it can still be brought back, do that first."
-    if ws["archive_key"] is None:
-        return f"{gone} Recovering gives up everything that was in it: it goes on with an empty one."
-    if archive.get("reason") == "ArchiveAbsent":
-        return f"{gone} Its archive is gone too: until that is back, recovering leads to the same error."
-    return f"{gone} Recovering gives up everything since its last archive: it goes on from there."
+def _asked(server: Server, ws: Workspace) -> None:
+    """What it goes on with is looked up now: what was lost may have been brought back meanwhile."""
+    told = server.get(f"{path(ws)}/explain")
+    accepts = told.get("recovering")
+    if accepts is None:
+        return
+    given_up = f" Given up: {_lower(accepts['gives_up'])}" if accepts["gives_up"] else ""
+    confirm(
+        f"{titled(ws)} is in ERROR, {told['error_reason']}. {told['because']} {accepts['goes_on']}{given_up}",
+        f"{'Accept the loss and recover' if given_up else 'Recover'} {titled(ws)}?",
+        "Nothing was changed.",
+    )
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]

@@ -20,6 +20,8 @@ class Filled:
     environment: Mapping[str, str]
     told: str | None = None
     """What a person should know about it."""
+    down: str | None = None
+    """Nothing else is named, and the installation that is here does not run."""
 
 
 def publish(data: Path, environment: Mapping[str, str]) -> None:
@@ -43,9 +45,9 @@ def fill(environment: Mapping[str, str]) -> Filled:
         told = f"A codehub up may run in {data.resolve()}, but only its owner may use its services."
         return Filled(environment, told)
     except (OSError, ValueError, AttributeError):
-        return Filled(environment)
+        return Filled(environment, down=_down(environment, data))
     if not _is_held(data / "lock"):
-        return Filled(environment)
+        return Filled(environment, down=_down(environment, data))
     others = [name for name in ADDRESSES if environment.get(name) and environment[name] != running.get(name)]
     if others:
         told = f"{others[0]} is not that of the codehub up in {data.resolve()}: nothing of it is used."
@@ -54,6 +56,15 @@ def fill(environment: Mapping[str, str]) -> Filled:
     return Filled(
         {**environment, **unset}, f"Using the services of the codehub up in {data.resolve()}." if unset else None
     )
+
+
+def _down(environment: Mapping[str, str], data: Path) -> str | None:
+    lock = data / "lock"
+    if any(environment.get(name) for name in ADDRESSES) or not lock.exists():
+        return None
+    if _is_held(lock):
+        return f"The codehub of {data.resolve()} is starting or stopping: wait until it says that it is ready."
+    return f"The codehub of {data.resolve()} is not running: start it with make up (codehub up)."
 
 
 def _file(data: Path) -> Path:

@@ -5,10 +5,14 @@ import contextlib
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import structlog
 
+from adapters.docker.config import DockerConfig
+from adapters.docker.engine import Engine
+from domain.errors import WorkspaceError
 from starter.embedded.errors import EmbeddedError
 from starter.embedded.probe import http_status
 from starter.embedded.progress import Progress
@@ -17,7 +21,33 @@ log = structlog.get_logger()
 
 APT_SECONDS = 900
 END_SECONDS = 3.0
+NAMED_SECONDS = 10.0
+CALL_SECONDS = 5.0
+AGAIN_SECONDS = 0.5
 ADVICE = "install Docker Engine (https://docs.docker.com/engine/install/) and start it, or name one in DOCKER_HOST"
+
+
+async def named_engine(host: str, progress: Progress) -> None:
+    """Waits until it answers, as one that is just being started does; what nobody answers at is a mistake."""
+    began = time.monotonic()
+    progress.step("docker", f"waiting for the engine at {host}")
+    asked = Engine(DockerConfig("up", docker_host=host, call_timeout=CALL_SECONDS, pool_size=1))
+    try:
+        while True:
+            try:
+                await asked.info()
+            except WorkspaceError as error:
+                if time.monotonic() - began > NAMED_SECONDS:
+                    raise EmbeddedError(
+                        f"DOCKER_HOST={host} names no engine that can be used ({error}): start it, or correct "
+                        "DOCKER_HOST, or unset it, and codehub finds an engine or starts its own."
+                    ) from error
+            else:
+                progress.done("docker", time.monotonic() - began)
+                return
+            await asyncio.sleep(AGAIN_SECONDS)
+    finally:
+        await asked.close()
 
 
 async def reachable_engine() -> str | None:

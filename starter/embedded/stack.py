@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -146,8 +146,9 @@ class Stack:
 
 
 @contextlib.contextmanager
-def until_signal() -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP end the block, wherever it is, by cancelling the task that entered it."""
+def until_signal(heard: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP end the block, wherever it is, by cancelling the task that entered it. The first one
+    is `heard` at once."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -157,6 +158,7 @@ def until_signal() -> Iterator[None]:
         received.append(number)
         # Once: what follows is the orderly stop, which has a deadline of its own.
         if task and len(received) == 1:
+            heard()
             task.cancel()
 
     for number in signals:

@@ -69,7 +69,7 @@ async def test_after_a_loss_it_asks_whose_it_is(root: Cli, api: Api, alice: Pers
     """By the words that the owner would read, and with the owner's name in the question."""
     await api.row(broken, error_reason="DataLost")
     alone = await root("recover", "demo", "--owner", "alice", "--json")
-    assert (alone.code, "goes on with an empty one" in alone.error["message"]) == (2, True)
+    assert (alone.code, "goes on with an empty home" in alone.error["message"]) == (2, True)
 
     def answer(command: str, question: str, typed: str) -> int:
         with Terminal(root, command, "demo", "--owner", "alice", columns=400) as terminal:

@@ -8,6 +8,7 @@ import pytest
 
 from starter.commands.running_stack import fill, publish, withdraw
 from starter.embedded.lock import DataLock
+from tests.cli.console import Cli
 
 SERVICES = {
     "DATABASE_URL": "postgresql://u:p@127.0.0.1:1/d",
@@ -57,6 +58,31 @@ def test_what_a_killed_one_left_behind_is_not_used(data: Path) -> None:
     with DataLock(data):
         pass
     assert fill(given).environment == given
+
+
+def test_one_that_does_not_run_is_said_to_be_down(data: Path) -> None:
+    """Where it is all that is named; one that has no data yet, or services of your own, is not missed."""
+    given = {"CODEHUB_DATA": str(data)}
+    assert fill(given).down is None
+    with DataLock(data):
+        assert fill(given).down is None
+        withdraw(data)
+        assert (
+            fill(given).down == f"The codehub of {data} is starting or stopping: wait until it says that it is ready."
+        )
+    assert fill(given).down == f"The codehub of {data} is not running: start it with make up (codehub up)."
+    publish(data, SERVICES)
+    assert "is not running" in (fill(given).down or "")
+    assert fill({**given, "DATABASE_URL": "postgresql://elsewhere/d"}).down is None
+
+
+@pytest.mark.parametrize("words", [("doctor",), ("verify",), ("gc", "--dry-run"), ("migrate",)])
+async def test_commands_say_so_in_one_line(nobody: Cli, data: Path, words: tuple[str, ...]) -> None:
+    with DataLock(data):
+        pass
+    down = await nobody.having(CODEHUB_DATA=str(data))(*words)
+    assert (down.code, down.out) == (1, "")
+    assert down.err == f"codehub: The codehub of {data} is not running: start it with make up (codehub up).\n"
 
 
 def test_looking_leaves_the_lock_alone(data: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import shlex
+import signal
 import socket
 import stat
 import subprocess
@@ -157,6 +158,7 @@ async def test_ctrl_c_ends_it_in_ten_seconds(installation: Installation) -> None
     code, said = installation.interrupt()
     took, waited = time.monotonic() - began, stalled() - waited
     assert (code, "Everything is kept" in said) == (0, True), installation.errors
+    assert said.index("Stopping…") < said.index("Everything is kept")
     assert "Traceback" not in installation.errors
     # What other programs made it wait for a processor is not its own; what it waits for by itself is.
     assert took < 10 + min(waited, 10), (took, waited)
@@ -178,6 +180,28 @@ async def test_a_port_that_is_taken_is_told_before_anything_starts(nobody: Cli, 
     assert f"port {port}" in refused.err
     assert "CODEHUB_PORT" in refused.err
     assert not (tmp_path / "data").exists()
+
+
+async def test_an_engine_that_does_not_answer_is_told_before_anything_starts(nobody: Cli, tmp_path: Path) -> None:
+    """`codehub is ready` would be no help where no workspace can start."""
+    up = nobody.having(CODEHUB_PORT=str(free_port()), CODEHUB_DATA=str(tmp_path / "data"), DOCKER_HOST="unix:///none")
+    refused = await up("up")
+    assert refused.code == 1
+    assert refused.err.count("\n") == 1
+    assert "DOCKER_HOST=unix:///none" in refused.err
+    assert "ready" not in refused.out
+    assert not (tmp_path / "data").exists()
+
+
+async def test_ctrl_c_is_heard_at_once(nobody: Cli, tmp_path: Path) -> None:
+    """Stopping takes seconds: a person sees that it has begun."""
+    up = nobody.having(CODEHUB_PORT=str(free_port()), CODEHUB_DATA=str(tmp_path / "data"), DOCKER_HOST="unix:///none")
+    async with up.running("up") as process:
+        assert process.stdout
+        await process.stdout.readuntil(b"waiting for the engine")
+        process.send_signal(signal.SIGINT)
+        await process.stdout.readuntil("Stopping…".encode())
+        await process.communicate()
 
 
 async def test_an_address_that_is_not_ours(nobody: Cli, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ async def test_recover(cli: Cli, api: Api, alice: Person) -> None:
 @pytest.mark.parametrize(
     ("archive", "condition", "said"),
     [
-        (None, "NoArchive", "goes on with an empty one"),
+        (None, "NoArchive", "goes on with an empty home"),
         ("k", "NotObserved", "everything since its last archive"),
         ("k", "ArchiveAbsent", "Its archive is gone too"),
     ],
@@ -160,6 +160,42 @@ async def test_recover_says_what_is_given_up_and_asks(
     assert (await alice("GET", f"/api/v1/workspaces/{workspace}")).json["error_reason"] is None
     await api.row(workspace, **lost)
     assert (await cli("recover", "demo", "--yes")).code == 0
+
+
+async def test_recover_says_what_is_back_and_of_when_the_archive_is(cli: Cli, api: Api, alice: Person) -> None:
+    """Whoever is asked is told the truth: how old the archive is, and that the volume was put back."""
+    workspace = await alice.workspace("demo")
+    op = await api.busy(workspace)
+    await api.deps.database.execute(
+        "UPDATE operations SET outcome = 'SUCCEEDED', started_at = '2026-01-02T15:49:10Z', finished_at = now()"
+        " WHERE id = $1",
+        op,
+    )
+    lost = {"phase": "ERROR", "error_reason": "DataLost", "archive_key": f"{workspace}/{op}/home.tar.zst"}
+    await api.row(workspace, **lost, operation="NONE", op_id=None, op_started_at=None, node="b")
+    alone = (await cli("recover", "demo", "--json")).error["message"]
+    assert "Given up: everything since its last archive, of 2026-01-02 15:49 UTC." in alone
+    seen = {"status": "True", "reason": "VolumePresent", "message": "", "last_transition_time": "2026-01-01T00:00:00Z"}
+    await api.row(workspace, conditions={"storage.volume_ready": seen})
+    back = (await cli("recover", "demo", "--json")).error["message"]
+    assert "Its volume is there again" in back
+    assert "Given up" not in back
+
+    def question() -> str:
+        with Terminal(cli, "recover", "demo", columns=400) as terminal:
+            terminal.until("[y/N]:")
+            terminal.write("n\n")
+            terminal.end()
+            return terminal.screen
+
+    assert "Recover demo? [y/N]" in await asyncio.to_thread(question)
+
+
+async def test_recover_asks_also_where_a_container_runs_without_its_volume(cli: Cli, api: Api, alice: Person) -> None:
+    workspace = await alice.workspace("demo")
+    await api.row(workspace, phase="ERROR", error_reason="ContainerWithoutVolume")
+    alone = await cli("recover", "demo", "--json")
+    assert (alone.code, "and what is in the container" in alone.error["message"]) == (2, True)
 
 
 async def test_rm_says_what_is_lost_and_asks(cli: Cli, api: Api, alice: Person) -> None:

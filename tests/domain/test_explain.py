@@ -4,8 +4,19 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 
 from domain.explain import LastActivity, explain
-from domain.model import DesiredState, ErrorReason, Operation, Phase, UserId, Workspace, WorkspaceId
+from domain.model import (
+    Condition,
+    ConditionName,
+    DesiredState,
+    ErrorReason,
+    Operation,
+    Phase,
+    UserId,
+    Workspace,
+    WorkspaceId,
+)
 from domain.plan import DEFAULT_TIMEOUTS
+from domain.recovering import Recovering
 from domain.ttl import NextStep, TtlDefaults
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -88,6 +99,50 @@ def test_an_operation_that_waits_for_its_turn_is_not_given_up() -> None:
 def test_nothing_happens_by_itself_on_the_way_or_in_error() -> None:
     assert explain(workspace(Phase.STANDBY, DesiredState.RUNNING), DEFAULTS).next_step is None
     assert explain(workspace(Phase.ARCHIVED, DesiredState.ARCHIVED), DEFAULTS).next_step is None
+
+
+def seen(name: ConditionName, reason: str, *, status: bool = False) -> dict[ConditionName, Condition]:
+    return {name: Condition(status=status, reason=reason, message="", last_transition_time=NOW)}
+
+
+def lost(**fields: object) -> Workspace:
+    return workspace(Phase.ERROR, DesiredState.STANDBY, error_reason=ErrorReason.DATA_LOST, **fields)
+
+
+def test_a_loss_is_told_by_name_and_with_what_it_goes_on() -> None:
+    gone = seen(ConditionName.VOLUME_READY, "VolumeAbsent")
+    told = explain(lost(node="b", conditions=gone), DEFAULTS)
+    assert "its volume ws-w-home on node b is gone" in told.because
+    assert "It goes on with an empty home, unless its volume is put back first." in (told.what_to_do or "")
+    assert told.recovering
+    assert told.recovering.gives_up == "Everything that was in its home."
+    archived = explain(lost(node="b", archive_key="k", conditions=gone), DEFAULTS, archived_at=NOW)
+    assert "its last archive, of 2026-01-01 00:00 UTC" in (archived.what_to_do or "")
+    both = {**gone, **seen(ConditionName.ARCHIVE_READY, "ArchiveAbsent")}
+    assert "Its archive k is gone too." in explain(lost(node="b", archive_key="k", conditions=both), DEFAULTS).because
+    stored = explain(lost(archive_key="k", conditions=both), DEFAULTS)
+    assert "its archive k is gone" in stored.because
+    assert "leads to the same error" in (stored.what_to_do or "")
+
+
+def test_a_volume_that_was_put_back_is_no_loss_any_more() -> None:
+    """But it is still a person who recovers it."""
+    back = lost(node="b", archive_key="k", conditions=seen(ConditionName.VOLUME_READY, "VolumePresent", status=True))
+    told = explain(back, DEFAULTS)
+    assert "It is there again." in told.because
+    assert told.waiting_for == "A person: nothing happens by itself in ERROR."
+    assert told.what_to_do
+    assert "accepts the loss" not in told.what_to_do
+    assert told.recovering == Recovering("Its volume is there again: it goes on with what is in it by then.", None)
+
+
+def test_only_a_loss_is_to_be_accepted() -> None:
+    for reason in ErrorReason:
+        told = explain(workspace(Phase.ERROR, DesiredState.STANDBY, error_reason=reason), DEFAULTS)
+        assert (told.recovering is not None) == (
+            reason in {ErrorReason.DATA_LOST, ErrorReason.CONTAINER_WITHOUT_VOLUME}
+        )
+    assert explain(lost(deleted_at=NOW), DEFAULTS).recovering is None
 
 
 def test_attempts_are_counted_against_the_setting() -> None:

@@ -163,6 +163,34 @@ async def test_an_engine_that_may_not_be_used_is_named(monkeypatch: pytest.Monke
         await engine.reachable_engine()
 
 
+async def test_a_named_engine_that_nobody_answers_at_is_a_bad_setting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In one line, with the variable; not before one that is just being started has had its time."""
+    monkeypatch.setattr(engine, "NAMED_SECONDS", 0.5)
+    told = Told()
+    with pytest.raises(EmbeddedError, match=f"^DOCKER_HOST=unix://{tmp_path}/none.sock .*is it running"):
+        await engine.named_engine(f"unix://{tmp_path}/none.sock", told)
+    assert told.steps == [f"docker: waiting for the engine at unix://{tmp_path}/none.sock"]
+
+
+async def test_a_named_engine_that_is_slow_to_start_is_waited_for(tmp_path: Path) -> None:
+    answer = b'{"ApiVersion":"1.41","ID":"i","ServerVersion":"27.0","NCPU":1,"MemTotal":1}'
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+        writer.write(head % len(answer) + answer)
+        await writer.drain()
+        writer.close()
+
+    waiting = asyncio.create_task(engine.named_engine(f"unix://{tmp_path}/late.sock", NoProgress()))
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    async with await asyncio.start_unix_server(serve, tmp_path / "late.sock"):
+        await waiting
+
+
 async def test_the_engine_that_answers_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Not the file that a former one left behind."""
 

@@ -16,7 +16,7 @@ from adapters.memory.runtime import MemoryRuntime
 from adapters.postgres.attention import Attention
 from coordinator.census import Census
 from coordinator.observer import Observer
-from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase, WorkspaceId
+from domain.model import ConditionName, DesiredState, ErrorReason, Operation, OperationId, Phase, WorkspaceId
 from domain.naming import container_name, volume_name, workflow_id
 from settings import Settings
 from tests.embedded.up import until
@@ -102,6 +102,54 @@ async def test_a_volume_that_vanished_is_data_lost_and_never_an_empty_home(
     assert not engine.volumes.list(filters={"name": volume_name(workspace)})
     await on_docker.recover(workspace)
     await on_docker.until_phase(workspace, Phase.STANDBY)
+
+
+@pytest.mark.parametrize("by", ["event", "sweep"])
+async def test_a_volume_that_is_put_back_is_seen_in_error(temporal_client: Client, database_url: str, by: str) -> None:
+    """Whoever is asked to accept a loss is told what is there. It stays in ERROR: that is left only by a person. Once
+    it was looked at, nobody is woken any more."""
+    runtime, idle = MemoryRuntime(), 3600 if by == "event" else 1
+    settings = Settings(coordinator_idle_interval=idle, coordinator_retry_interval=0.2)
+    async with system(temporal_client, database_url, runtime, "image", settings=settings) as running:
+        workspace = await running.create(DesiredState.STANDBY)
+        await running.until_phase(workspace, Phase.STANDBY)
+        await until(lambda: len(runtime._watches) > 0)
+        kept = runtime.volumes[workspace]
+        runtime.drop_volume(workspace)
+        await running.until_phase(workspace, Phase.ERROR)
+        observer = Observer("local", Attention(running.parts.database), runtime, running.waker)
+        assert await observer.sweep() == []
+        runtime.volumes[workspace] = kept
+        if by == "event":
+            runtime._changed(workspace)
+        back = await running.until(workspace, lambda ws: ws.condition(ConditionName.VOLUME_READY))
+        assert (back.phase, back.error_reason) == (Phase.ERROR, ErrorReason.DATA_LOST)
+        assert await observer.sweep() == []
+        runtime.volumes.pop(workspace)
+        if by == "event":
+            runtime._changed(workspace)
+        gone = await running.until(workspace, lambda ws: not ws.condition(ConditionName.VOLUME_READY))
+        assert (gone.phase, gone.error_reason) == (Phase.ERROR, ErrorReason.DATA_LOST)
+
+
+async def test_nobody_is_woken_again_and_again_in_error(temporal_client: Client, database_url: str) -> None:
+    """On a node that takes no home nobody looks for one: what is put back there would be news for ever."""
+    runtime = MemoryRuntime()
+    async with system(temporal_client, database_url, runtime, "image", coordinator=False) as running:
+        workspace = await running.create(DesiredState.STANDBY)
+        await running.until_phase(workspace, Phase.STANDBY)
+        kept = runtime.volumes.pop(workspace)
+        await running.wake(workspace)
+        await running.until_phase(workspace, Phase.ERROR)
+        runtime.volumes[workspace] = kept
+        observer = Observer("local", Attention(running.parts.database), runtime, running.waker)
+        await running.parts.database.execute(
+            "INSERT INTO nodes (name, engine_id, cordoned_at) VALUES ('local', 'e', now())"
+            " ON CONFLICT (name) DO UPDATE SET cordoned_at = now()"
+        )
+        assert await observer.sweep() == []
+        await running.parts.database.execute("UPDATE nodes SET cordoned_at = NULL")
+        assert await observer.sweep() == [workspace]
 
 
 async def test_the_sweep_wakes_only_what_drifted(temporal_client: Client, database_url: str) -> None:

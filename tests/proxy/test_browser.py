@@ -134,14 +134,36 @@ async def test_restoring_is_a_persons_decision(world: World, alice: Person, page
 
 async def test_recovering(world: World, alice: Person, ws: Workspace, page: Any) -> None:
     """The reason, what to do, and a button that does it."""
-    workspace_id = await world.row(alice, ws.endpoint, phase="ERROR", error_reason="DataLost")
+    workspace_id = await world.row(alice, ws.endpoint, phase="ERROR", error_reason="Timeout")
     await visit(page, f"{world.origin}/w/{workspace_id}/")
     await _shows(page, "error")
-    assert "DataLost" in await page.inner_text("main")
+    assert "Timeout" in await page.inner_text("main")
     await page.click("button:has-text('Recover')")
     await _shows(page, "following")
     await world.update(workspace_id, phase="RUNNING")
     await _opened(page, f"{world.origin}/w/{workspace_id}/")
+
+
+async def test_recovering_wakes_nothing(world: World, alice: Person, page: Any) -> None:
+    """One that is wanted asleep: the page leads away from its address, which would wake it."""
+    workspace_id = await world.row(alice, phase="ERROR", error_reason="Timeout", desired_state="STANDBY")
+    await visit(page, f"{world.origin}/w/{workspace_id}/")
+    await page.click("button:has-text('Recover')")
+    await page.wait_for_url(f"**/#/workspaces/{workspace_id}")
+    await world.update(workspace_id, phase="STANDBY")
+    assert await world.desired(workspace_id) == "STANDBY"
+
+
+@pytest.mark.parametrize("reason", ["DataLost", "ContainerWithoutVolume"])
+async def test_a_loss_is_accepted_on_the_dashboard(world: World, alice: Person, page: Any, reason: str) -> None:
+    """Where it is said what is given up, and asked."""
+    workspace_id = await world.row(alice, phase="ERROR", error_reason=reason, desired_state="STANDBY")
+    await visit(page, f"{world.origin}/w/{workspace_id}/")
+    await _shows(page, "error")
+    assert reason in await page.inner_text("main")
+    assert await page.locator("button:has-text('Recover')").count() == 0
+    await page.click("a:has-text('Recover')")
+    await page.wait_for_url(f"**/#/workspaces/{workspace_id}")
 
 
 async def test_an_operation_that_ends_asleep(world: World, alice: Person, page: Any) -> None:

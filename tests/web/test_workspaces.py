@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Route, expect
 
 from adapters.redis.events import Event, EventKind
-from domain.model import UserId
+from domain.model import ConditionName, UserId
 from domain.observation import Presence
 from tests.events.telling import again_and_again
 from tests.web.world import HISTORIES, Tab, World
@@ -103,7 +103,8 @@ async def test_accepting_a_loss_is_asked_for(world: World) -> None:
         await tab.shows("robbed", "Error")
         await tab.row("robbed").get_by_role("button", name="Recover robbed").click()
         dialog = tab.page.get_by_role("dialog", name="Recover robbed?")
-        await expect(dialog.get_by_role("list", name="What will be lost")).to_contain_text("an empty one")
+        await expect(dialog).to_contain_text("It goes on with an empty home")
+        await expect(dialog.get_by_role("list", name="What will be lost")).to_contain_text("that was in its home")
         await dialog.get_by_role("button", name="Cancel").click()
         await tab.shows("robbed", "Error")
         await tab.row("robbed").get_by_role("button", name="Recover robbed").click()
@@ -112,6 +113,37 @@ async def test_accepting_a_loss_is_asked_for(world: World) -> None:
         await tab.shows("robbed", "Running")
         seen = await world.runtime.observe(robbed, probe=False)
         assert seen.volume is Presence.PRESENT
+
+
+async def test_what_was_put_back_is_said(world: World) -> None:
+    """The dialog says what is there now, also where the list was drawn before; of an archive, from when it is."""
+    async with world.tab(await world.person()) as tab:
+        await tab.create("kept")
+        await tab.shows("kept", "Running")
+        kept = await world.workspace("kept")
+        await tab.choose("kept", "Archive")
+        await tab.shows("kept", "Archived")
+        await tab.row("kept").get_by_role("button", name="Restore kept").click()
+        await tab.shows("kept", "Running")
+        volume = world.runtime.volumes[kept]
+        world.runtime.drop_container(kept)
+        world.runtime.drop_volume(kept)
+        await tab.shows("kept", "Error")
+        recover = tab.row("kept").get_by_role("button", name="Recover kept")
+        await recover.click()
+        dialog = tab.page.get_by_role("dialog", name="Recover kept?")
+        given_up = dialog.get_by_role("list", name="What will be lost")
+        await expect(given_up).to_contain_text(re.compile(r"since its last archive, of [-\d]{10} \d\d:\d\d UTC"))
+        await dialog.get_by_role("button", name="Cancel").click()
+        world.runtime.volumes[kept] = volume
+        world.runtime._changed(kept)
+        await world.system.until(kept, lambda ws: ws.condition(ConditionName.VOLUME_READY), 60)
+        await recover.click()
+        await expect(dialog).to_contain_text("Its volume is there again")
+        await expect(given_up).to_have_count(0)
+        await dialog.get_by_role("button", name="Recover", exact=True).click()
+        await tab.shows("kept", "Running")
+        assert world.runtime.volumes[kept] is volume
 
 
 async def test_reasons_follow_each_operation(world: World) -> None:

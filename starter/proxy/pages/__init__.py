@@ -7,6 +7,7 @@ from pathlib import Path
 from string import Template
 
 from domain.model import DesiredState, ErrorReason, Operation, Phase
+from domain.recovering import ACCEPTS_LOSS
 from starter.proxy.decide import PageKind, View
 from starter.proxy.pages import words
 from starter.proxy.waking import Limited
@@ -146,6 +147,9 @@ _PROGRESS = (
 def _error(view: View) -> Rendered:
     reason = view.error_reason or ErrorReason.RETRY_EXCEEDED
     what, advice = words.REASONS[reason]
+    # What it goes on with, and what is given up, is said and asked there.
+    lossy = f'<a class="button primary" href="/#/workspaces/{view.id}">Recover on the dashboard</a>'
+    recover = lossy if reason in ACCEPTS_LOSS else _button("recover", "Recover")
     return _render(
         "error",
         view,
@@ -154,7 +158,7 @@ def _error(view: View) -> Rendered:
         tone="danger",
         content=f"<p>It stopped and waits for you.</p>"
         f'<div class="reason"><b>{reason}</b>{escape(what)}</div>'
-        f'<p class="after">{escape(advice)}</p><p role="alert"></p>' + _actions(_button("recover", "Recover")),
+        f'<p class="after">{escape(advice)}</p><p role="alert"></p>' + _actions(recover),
     )
 
 

@@ -153,6 +153,16 @@
     }
   };
 
+  // Loading this page again, also because of the event, would wake one that is wanted asleep: recovering does nothing else.
+  const recover = async (button) => {
+    const opens = main.dataset.state.split(' ')[2] === 'RUNNING';
+    left = !opens;
+    const done = await act(button, 'POST', `${api}${id}/recover`);
+    if (opens && done) reload();
+    else if (done) location.assign(`/#/workspaces/${id}`);
+    else left = false;
+  };
+
   document.addEventListener('click', async (event) => {
     const button = event.target.closest('button[data-do]');
     if (!button) return;
@@ -161,7 +171,7 @@
         if (await act(button, 'PATCH', api + id, { desired_state: 'RUNNING' })) reload();
         break;
       case 'recover':
-        if (await act(button, 'POST', `${api}${id}/recover`)) reload();
+        await recover(button);
         break;
       case 'stop':
         button.textContent = 'Stopping…';

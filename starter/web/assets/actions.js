@@ -1,6 +1,6 @@
 // What a person can do with a workspace, when, and what it costs.
 
-import { patch, pathOf, post, remove } from './api.js';
+import { get, patch, pathOf, post, remove } from './api.js';
 import { ask } from './dialog.js';
 import { h, icon } from './dom.js';
 import { refresh } from './live.js';
@@ -60,28 +60,27 @@ const want = (ws, desired) => {
     () => patch(pathOf(ws), { desired_state: desired }));
 };
 
+// What it goes on with is asked for now: what was lost may have been brought back, and no event tells of that.
 export const recover = async (ws, shown = OWN) => {
   const send = () => post(`${pathOf(ws)}/recover`);
-  if (ws.error_reason !== 'DataLost') {
-    await during(ws, 'recover', `${titled(ws)} could not be recovered`, send, shown);
-    return;
-  }
+  let told = null;
+  await during(ws, 'recover', `${titled(ws)} could not be recovered`, async () => {
+    told = await get(`${pathOf(ws)}/explain`);
+    return told.recovering ? null : send();
+  }, shown);
+  if (!told?.recovering || document.querySelector('dialog[open]')) return;
+  const { goes_on: goesOn, gives_up: givesUp } = told.recovering;
   await ask({
     title: `Recover ${titled(ws)}?`,
-    danger: true,
-    confirm: 'Accept the loss and recover',
+    danger: givesUp !== null,
+    confirm: givesUp ? 'Accept the loss and recover' : 'Recover',
     body: [
-      h('p.soft', null, 'Its home vanished, and codehub did not remove it. If it can still be brought back, do that first.'),
-      losses([lossOf(ws)]),
+      h('p.soft', null, told.because, givesUp ? ' If it can still be brought back, do that first.' : ''),
+      h('p', null, goesOn),
+      ...(givesUp ? [losses([givesUp])] : []),
     ],
     submit: () => answered(send, shown),
   });
-};
-
-const lossOf = (ws) => {
-  if (!ws.archive_key) return 'Everything that was in its home: it goes on with an empty one.';
-  if (ws.conditions['storage.archive_ready']?.reason === 'ArchiveAbsent') return 'Its archive is gone too: until that is back, recovering leads to the same error.';
-  return 'Everything since its last archive: it goes on from there.';
 };
 
 const confirmDelete = (ws) => ask({
