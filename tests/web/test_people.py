@@ -2,7 +2,7 @@
 
 import aiohttp
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import FloatRect, Locator, Page, Route, expect
 
 from domain.model import WorkspaceId
 from tests.browser import visit
@@ -284,6 +284,28 @@ async def test_on_a_phone(world: World) -> None:
         await expect(tab.page.get_by_role("main").locator("td .pill").first).to_be_in_viewport(ratio=1)
 
 
+async def test_on_a_phone_nothing_jumps(world: World) -> None:
+    """A row is as high while it stops as before and after: the buttons of the rows below stay under the thumb."""
+    username = await world.person()
+    async with world.tab(username, viewport={"width": 390, "height": 844}) as tab:
+        for name in ("below", "above"):
+            await tab.create(name)
+            await tab.shows(name, "Running")
+        heights = {(await _box(tab.row("above")))["height"]}
+        world.starts.gate.clear()
+        try:
+            await tab.row("above").get_by_role("button", name="Stop above").click()
+            await tab.shows("above", "Standby")
+            await expect(tab.row("above").get_by_role("link", name="Open above")).to_be_visible()
+            heights.add((await _box(tab.row("above")))["height"])
+            await tab.row("above").get_by_role("button", name="Start above").click()
+            await tab.shows("above", "Starting")
+            heights.add((await _box(tab.row("above")))["height"])
+        finally:
+            world.starts.gate.set()
+        assert len(heights) == 1, heights
+
+
 async def test_light_and_dark(world: World) -> None:
     """As the system has it, until a person chooses; the choice is kept."""
     async with world.tab(await world.person(), color_scheme="dark") as tab:
@@ -298,6 +320,12 @@ async def test_light_and_dark(world: World) -> None:
         await visit(tab.page)
         await expect(tab.page.get_by_role("button", name="Theme: dark")).to_be_visible()
         assert await tab.page.evaluate(ground) == dark
+
+
+async def _box(part: Locator) -> FloatRect:
+    found = await part.bounding_box()
+    assert found
+    return found
 
 
 async def _status(world: World, token: str) -> int:

@@ -45,7 +45,9 @@ export const ACTIONS = {
   },
 };
 
-export const canOpen = (ws) => ws.phase === 'RUNNING' && !isBusy(ws) && ws.desired_state === 'RUNNING';
+// One that sleeps is woken by it.
+export const canOpen = (ws) => !isBusy(ws) && ['RUNNING', 'STANDBY'].includes(ws.phase)
+  && ['RUNNING', ws.phase].includes(ws.desired_state);
 
 export const run = (name, id) => {
   const ws = state.workspaces.get(id);

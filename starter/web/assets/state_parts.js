@@ -32,8 +32,9 @@ export const progress = (ws) => {
 };
 
 export const openButton = (ws) => (canOpen(ws)
-  ? h('a.button.primary', { href: `/w/${ws.id}/`, target: '_blank', rel: 'noopener', 'aria-label': `Open ${ws.name} in the IDE` },
-    icon('open'), 'Open')
+  ? h(ws.phase === 'RUNNING' ? 'a.button.primary' : 'a.button', {
+    href: `/w/${ws.id}/`, target: '_blank', rel: 'noopener', 'data-key': 'open', 'aria-label': `Open ${ws.name} in the IDE`,
+  }, icon('open'), 'Open')
   : null);
 
 export const actionButton = (name, ws, style = 'button.button') => {
