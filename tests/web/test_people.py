@@ -16,8 +16,10 @@ async def test_logging_in_and_out(world: World) -> None:
     username = await world.person()
     async with world.tab() as tab:
         await expect(tab.page.get_by_label("Username")).to_be_focused()
+        before = await _box(tab.page.locator("form"))
         await tab.log_in(username, "wrong")
         await expect(tab.page.get_by_role("alert")).to_have_text("Wrong username or password.")
+        assert await _box(tab.page.locator("form")) == before
         await tab.log_in(username)
         await expect(tab.page.get_by_role("heading", name="Workspaces")).to_be_visible()
         await tab.page.get_by_role("button", name="Your account").click()
