@@ -196,6 +196,24 @@ async def test_an_admin_is_asked_before_they_accept_somebodys_loss(world: World)
         await expect(row.locator(".pill")).to_have_text("Standby")
 
 
+async def test_an_admin_deletes_somebodys_workspace(world: World) -> None:
+    """Asked as its owner would be, and told whose it is."""
+    owner = await world.person()
+    await world.call("POST", "/api/v1/workspaces", owner, {"name": "abandoned", "desired_state": "STANDBY"})
+    async with world.tab(await world.person(is_admin=True), at="#/admin/workspaces") as tab:
+        row = tab.page.get_by_role("row").filter(has_text="abandoned")
+        await expect(row.locator(".pill")).to_have_text("Standby")
+        await tab.choose(f"{owner}’s abandoned", "Delete")
+        dialog = tab.page.get_by_role("dialog", name=f"Delete {owner}’s abandoned?")
+        await expect(dialog.get_by_role("list", name="What will be lost")).to_contain_text("every file in it")
+        # Which is their owner's to do.
+        await expect(dialog).not_to_contain_text("archive it instead")
+        await expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+        await dialog.get_by_role("button", name="Delete workspace").click()
+        await expect(row).to_have_count(0)
+    assert await world.call("GET", "/api/v1/workspaces", owner) == {"items": [], "total": 0}
+
+
 async def test_what_is_down_is_seen(world: World) -> None:
     """An engine that no worker hears of, and a store that does not answer, though the API itself is ready."""
     database = world.system.parts.database

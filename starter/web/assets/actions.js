@@ -86,17 +86,17 @@ const lossOf = (ws) => {
   return 'Everything since its last archive: it goes on from there.';
 };
 
-const confirmDelete = (ws) => ask({
-  title: `Delete ${ws.name}?`,
+export const confirmDelete = (ws, shown = OWN) => ask({
+  title: `Delete ${titled(ws)}?`,
   danger: true,
   confirm: 'Delete workspace',
   body: [
-    h('p.soft', null, 'This can’t be undone. ', ACTIONS.archive.can(ws) ? 'To keep its files without taking up a disk, archive it instead.' : ''),
+    h('p.soft', null, 'This can’t be undone. ', !ws.owner && ACTIONS.archive.can(ws) ? 'To keep its files without taking up a disk, archive it instead.' : ''),
     losses(lossesOf(ws)),
   ],
   submit: async () => {
     await remove(pathOf(ws));
-    await refresh();
+    await shown.again();
   },
 });
 
@@ -106,7 +106,8 @@ const lossesOf = (ws) => {
   if (['RUNNING', 'STANDBY', 'ERROR'].includes(ws.phase)) lost.push('Its home: every file in it is removed at once.');
   if (ws.archive_key) lost.push('Its archive: it is removed later, and can’t be restored from here any more.');
   if (!lost.length) lost.push('Nothing but its name and settings: it has no home yet.');
-  if (ws.memo) lost.push('Its memo, and the log of its operations.');
+  // An admin is not shown what people write into theirs.
+  if (ws.memo || ws.owner) lost.push('Its memo, and the log of its operations.');
   else lost.push('The log of its operations.');
   return lost;
 };
