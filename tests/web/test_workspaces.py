@@ -195,7 +195,9 @@ async def test_what_is_refused_is_said(world: World) -> None:
         await tab.row("four").get_by_role("button", name="Start four").click()
         message = tab.page.get_by_role("alert")
         await expect(message).to_contain_text("four could not be started")
-        await expect(message).to_contain_text("put one to STANDBY first")
+        await expect(message).to_contain_text("Stop one of these first: ")
+        for name in ("one", "two", "three"):
+            await expect(message).to_contain_text(name)
         await message.get_by_role("button", name="Dismiss").click()
         await expect(tab.row("four").get_by_role("button", name="Start four")).to_be_enabled()
         await tab.page.keyboard.press("n")
@@ -277,15 +279,16 @@ async def test_one_workspace_in_detail(world: World) -> None:
         await expect(conditions.get_by_role("listitem").filter(has_text="Container is ready")).to_contain_text("Yes")
         log = tab.page.get_by_role("region", name="Operation log").get_by_role("listitem")
         await expect(log).to_have_count(2)
-        await expect(log.first).to_contain_text("STARTING")
+        await expect(log.first).to_contain_text("Starting")
         await expect(log.first).to_contain_text("Succeeded")
+        await expect(log.first).to_contain_text("created it, to be Running")
         history = tab.page.get_by_role("link", name="Temporal history")
         namespace = world.settings.temporal_namespace
         url = f"{HISTORIES}/namespaces/{namespace}/workflows/ws-{await world.workspace('watched')}"
         await expect(history).to_have_attribute("href", url)
         await tab.page.get_by_role("button", name="Stop watched").click()
         await expect(log).to_have_count(3)
-        await expect(log.first).to_contain_text("STOPPING")
+        await expect(log.first).to_contain_text("Stopping")
         await tab.page.get_by_role("link", name="Workspaces", exact=True).first.click()
         await tab.shows("watched", "Standby")
 

@@ -4,6 +4,7 @@ import { patch, pathOf, post, remove } from './api.js';
 import { ask } from './dialog.js';
 import { h, icon } from './dom.js';
 import { refresh } from './live.js';
+import { inContext } from './refusals.js';
 import { changed, isBusy, putAnswer, state } from './store.js';
 import { failed } from './toast.js';
 import { titled } from './words.js';
@@ -122,7 +123,7 @@ const during = async (ws, verb, title, send, shown = OWN) => {
   try {
     await answered(send, shown);
   } catch (failure) {
-    failed(title, failure);
+    failed(title, inContext(failure, ws));
     // What was shown may have been out of date, or the answer of something that was done is lost.
     shown.again();
   } finally {

@@ -8,7 +8,7 @@ import { h, icon } from './dom.js';
 import { edit } from './edit_dialog.js';
 import { errorBox, goal, mainButtons, pill, progress } from './state_parts.js';
 import { changed, isBusy, isRunning, needsPerson, running, state } from './store.js';
-import { ago, nextStep } from './words.js';
+import { ago, nextStep, plain } from './words.js';
 
 const MOST = 100;
 
@@ -128,7 +128,7 @@ const resting = (ws, explained) => {
   const used = explained?.last_activity?.at ?? ws.last_access_at;
   const moving = !step && explained?.waiting_for && ws.phase !== 'ERROR' ? explained.waiting_for : '';
   return [
-    h('p', { 'data-next': '' }, step || moving || rest(ws)),
+    h('p', { 'data-next': '' }, step || plain(moving) || rest(ws)),
     h('p.small.faint', null, used ? `Last used ${ago(used, now())}` : `Created ${ago(ws.created_at, now())}`),
   ];
 };

@@ -10,7 +10,7 @@ import * as list from './list_view.js';
 import * as live from './live.js';
 import * as login from './login_view.js';
 import { changed, forget, isBusy, onChange, state } from './store.js';
-import { failed } from './toast.js';
+import { failed, moveOn } from './toast.js';
 import { PHASES } from './words.js';
 
 const top = h('header.top');
@@ -93,6 +93,7 @@ const route = () => {
   const place = `${view.title()} ${location.hash}`;
   if (place === shown) return;
   shown = place;
+  moveOn();
   scrollTo(0, 0);
   // Whoever listens instead of looking is told where they are.
   if (view === login) main.querySelector('[autofocus]')?.focus();
