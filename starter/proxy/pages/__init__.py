@@ -56,8 +56,7 @@ def state(kind: PageKind, view: View) -> Rendered:
                 title=view.name,
                 tone="cold",
                 content="<p>Its home is in the archive. Nothing is lost: restoring brings everything back as it was. "
-                "A large home takes a few minutes.</p>"
-                + _actions(_button("start", "Restore and open")),
+                "A large home takes a few minutes.</p>" + _actions(_button("start", "Restore and open")),
             )
         case PageKind.START_NEEDED:
             return _render(
