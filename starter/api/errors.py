@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import iter_route_contexts
@@ -18,6 +18,7 @@ from adapters.postgres.lockout import TooManyAttempts
 from starter.api.fields import PATTERNS_IN_WORDS
 from starter.api.logins import BadCredentials
 from starter.api.passwords import PasswordsBusy
+from starter.web import nothing_here
 
 _LIMIT_RETRY_AFTER = 30
 _MOST_PROBLEMS = 5
@@ -139,12 +140,12 @@ async def _translated(_: Request, error: Exception) -> JSONResponse:
     return found.response()
 
 
-async def _http_error(request: Request, error: Exception) -> JSONResponse:
+async def _http_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     match error.status_code:
         case 404:
-            return ApiError(404, "not_found", "There is no such path.").response()
+            return nothing_here(request) or ApiError(404, "not_found", "There is no such path.").response()
         case 405:
             allowed = _allowed(request)
             failure = ApiError(405, "method_not_allowed", f"This path takes {', '.join(allowed)}.")

@@ -23,6 +23,7 @@ _PAGE_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
+_PROGRAMS = ("/api/", "/health", "/metrics", "/assets/")
 # Run as they are met, before the modules.
 _SCRIPTS = ("loading.js", "theme.js")
 _YEAR = {"Cache-Control": "public, max-age=31536000, immutable"}
@@ -38,32 +39,52 @@ class Asset:
     def of(cls, body: bytes, kind: str) -> "Asset":
         return cls(body, gzip.compress(body, mtime=0), kind)
 
-    def response(self, request: Request, headers: dict[str, str]) -> Response:
-        headers = {**headers, "Vary": "Accept-Encoding"}
+    def response(self, request: Request, headers: dict[str, str], status: int = 200) -> Response:
+        headers = {"Vary": "Accept-Encoding", **headers}
         if "gzip" in request.headers.get("accept-encoding", ""):
             headers["Content-Encoding"] = "gzip"
-            return Response(self.small, media_type=self.kind, headers=headers)
-        return Response(self.body, media_type=self.kind, headers=headers)
+            return Response(self.small, status, media_type=self.kind, headers=headers)
+        return Response(self.body, status, media_type=self.kind, headers=headers)
 
 
 @cache
 def dashboard() -> APIRouter:
     """`/`, and its parts under a name that changes with them: they are kept for good, and never stale."""
     router = APIRouter(include_in_schema=False)
-    files = {path.name: path for path in sorted((_FOLDER / "assets").iterdir()) if path.suffix in _KINDS}
-    build = hashlib.sha256(b"".join(path.read_bytes() for path in files.values())).hexdigest()[:12]
+    files = _files()
     for name, path in files.items():
-        _serve(router, f"/assets/{build}/{name}", Asset.of(path.read_bytes(), _KINDS[path.suffix]), _YEAR)
+        _serve(router, f"{_assets()}/{name}", Asset.of(path.read_bytes(), _KINDS[path.suffix]), _YEAR)
     modules = "\n".join(
-        f'<link rel="modulepreload" href="/assets/{build}/{name}">'
+        f'<link rel="modulepreload" href="{_assets()}/{name}">'
         for name, path in files.items()
         if path.suffix == ".js" and name not in _SCRIPTS
     )
-    page = Template((_FOLDER / "index.html").read_text(encoding="utf-8")).substitute(
-        assets=f"/assets/{build}", modules=modules
-    )
-    _serve(router, "/", Asset.of(page.encode(), "text/html; charset=utf-8"), _PAGE_HEADERS)
+    _serve(router, "/", _page("index.html", modules=modules), _PAGE_HEADERS)
     return router
+
+
+def nothing_here(request: Request) -> Response | None:
+    """For a person who typed an address, or followed an old one. None for programs, and below what is theirs."""
+    wanted = request.headers.get("accept", "")
+    if request.method not in {"GET", "HEAD"} or "text/html" not in wanted or request.url.path.startswith(_PROGRAMS):
+        return None
+    return _page("not_found.html").response(request, {**_PAGE_HEADERS, "Vary": "Accept, Accept-Encoding"}, 404)
+
+
+@cache
+def _page(name: str, **filled: str) -> Asset:
+    page = Template((_FOLDER / name).read_text(encoding="utf-8")).substitute(assets=_assets(), **filled)
+    return Asset.of(page.encode(), "text/html; charset=utf-8")
+
+
+@cache
+def _files() -> dict[str, Path]:
+    return {path.name: path for path in sorted((_FOLDER / "assets").iterdir()) if path.suffix in _KINDS}
+
+
+@cache
+def _assets() -> str:
+    return f"/assets/{hashlib.sha256(b''.join(path.read_bytes() for path in _files().values())).hexdigest()[:12]}"
 
 
 def _serve(router: APIRouter, path: str, asset: Asset, headers: dict[str, str]) -> None:

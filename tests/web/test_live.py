@@ -88,6 +88,21 @@ async def test_without_events(world: World) -> None:
         await tab.shows("silent", "Running")
 
 
+async def test_on_a_phone_too_a_lost_connection_is_said(world: World) -> None:
+    """In words, and without moving what is under a thumb."""
+    async with world.tab(await world.person(), viewport={"width": 360, "height": 740}) as tab:
+        word = tab.page.locator(".live .word")
+        heading = tab.page.get_by_role("heading", name="Workspaces")
+        await expect(tab.page.locator(".live")).to_have_attribute("data-live", "live")
+        await expect(word).to_be_hidden()
+        before = await heading.bounding_box()
+        await tab.page.route("**/api/v1/events", lambda route: route.abort())
+        await visit(tab.page)
+        await expect(word).to_have_text("Reconnecting… What you see may be out of date.")
+        await expect(word).to_be_in_viewport(ratio=1)
+        assert await heading.bounding_box() == before
+
+
 async def test_what_did_not_arrive_is_asked_for_again(world: World) -> None:
     """A part of the page, or an answer, that was lost on the way, as when a laptop changes networks: no blank page."""
     lost = {"main.js", "/api/v1/workspaces?limit=200&offset=0"}

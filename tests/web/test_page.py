@@ -75,6 +75,28 @@ async def test_parts_are_kept_and_never_stale(api: Api) -> None:
     assert (await api("HEAD", "/")).body == b""
 
 
+async def test_an_address_that_leads_nowhere(api: Api) -> None:
+    """A person gets a page with a way home, from this host alone; a program gets JSON, and so does everybody below
+    what is for programs."""
+    page = await api("GET", "/nonsense", Accept="text/html,*/*")
+    assert (page.status, page.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert "Accept" in page.headers["Vary"]
+    links = _Links(page.body.decode())
+    assert links.inline == []
+    assert "/" in links.found
+    for link in links.found:
+        assert (await api("GET", link)).status == 200, link
+    assert "unsafe" not in page.headers["Content-Security-Policy"]
+    for method, path, wanted in (
+        ("GET", "/nonsense", "*/*"),
+        ("POST", "/nonsense", "text/html"),
+        ("GET", "/api/v1/nonsense", "text/html"),
+        ("GET", "/assets/other/main.js", "text/html"),
+    ):
+        answer = await api(method, path, Accept=wanted)
+        assert (answer.status, answer.code) == (404, "not_found"), path
+
+
 def test_data_never_becomes_markup() -> None:
     """What users write is text: no part knows a way from text to markup or to code, and none names another host."""
     ways = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\(|new Function|srcdoc")

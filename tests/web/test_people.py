@@ -2,7 +2,7 @@
 
 import aiohttp
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import FloatRect, Locator, Page, Route, expect
 
 from domain.model import WorkspaceId
 from tests.browser import visit
@@ -16,8 +16,10 @@ async def test_logging_in_and_out(world: World) -> None:
     username = await world.person()
     async with world.tab() as tab:
         await expect(tab.page.get_by_label("Username")).to_be_focused()
+        before = await _box(tab.page.locator("form"))
         await tab.log_in(username, "wrong")
         await expect(tab.page.get_by_role("alert")).to_have_text("Wrong username or password.")
+        assert await _box(tab.page.locator("form")) == before
         await tab.log_in(username)
         await expect(tab.page.get_by_role("heading", name="Workspaces")).to_be_visible()
         await tab.page.get_by_role("button", name="Your account").click()
@@ -103,6 +105,9 @@ async def test_a_new_password(world: World) -> None:
             await expect(tab.page.get_by_role("alert")).to_contain_text(said)
         await _fill_password(tab.page, PASSWORD, "another password", "another password")
         await expect(tab.page.get_by_text("Password changed")).to_be_visible()
+        await tab.page.get_by_role("link", name="Workspaces").click()
+        await expect(tab.page.get_by_role("heading", name="Workspaces")).to_be_visible()
+        await expect(tab.page.get_by_text("Password changed")).to_have_count(0)
         await visit(other.page)
         await expect(other.page.get_by_role("heading", name="Log in")).to_be_visible()
         await other.log_in(username, "another password")
@@ -154,7 +159,7 @@ async def test_an_admin_takes_somebodys_workspace_out_of_error(world: World) -> 
         dialog = tab.page.get_by_role("dialog", name=f"{owner}’s stuck")
         await expect(dialog.get_by_role("note")).to_contain_text("Image gone:2 can't be pulled")
         await expect(dialog).to_contain_text("Make the image available under this name; then recover.")
-        await expect(dialog).to_contain_text(f"{owner} created it, to be RUNNING")
+        await expect(dialog).to_contain_text(f"{owner} created it, to be Running")
         await dialog.get_by_role("button", name="Done").click()
         world.runtime.missing_images.discard("gone:2")
         await row.get_by_role("button", name=f"Recover {owner}’s stuck").click()
@@ -192,6 +197,24 @@ async def test_an_admin_is_asked_before_they_accept_somebodys_loss(world: World)
         await dialog.get_by_role("button", name="Accept the loss").click()
         await expect(dialog).to_have_count(0)
         await expect(row.locator(".pill")).to_have_text("Standby")
+
+
+async def test_an_admin_deletes_somebodys_workspace(world: World) -> None:
+    """Asked as its owner would be, and told whose it is."""
+    owner = await world.person()
+    await world.call("POST", "/api/v1/workspaces", owner, {"name": "abandoned", "desired_state": "STANDBY"})
+    async with world.tab(await world.person(is_admin=True), at="#/admin/workspaces") as tab:
+        row = tab.page.get_by_role("row").filter(has_text="abandoned")
+        await expect(row.locator(".pill")).to_have_text("Standby")
+        await tab.choose(f"{owner}’s abandoned", "Delete")
+        dialog = tab.page.get_by_role("dialog", name=f"Delete {owner}’s abandoned?")
+        await expect(dialog.get_by_role("list", name="What will be lost")).to_contain_text("every file in it")
+        # Which is their owner's to do.
+        await expect(dialog).not_to_contain_text("archive it instead")
+        await expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+        await dialog.get_by_role("button", name="Delete workspace").click()
+        await expect(row).to_have_count(0)
+    assert await world.call("GET", "/api/v1/workspaces", owner) == {"items": [], "total": 0}
 
 
 async def test_what_is_down_is_seen(world: World) -> None:
@@ -284,6 +307,28 @@ async def test_on_a_phone(world: World) -> None:
         await expect(tab.page.get_by_role("main").locator("td .pill").first).to_be_in_viewport(ratio=1)
 
 
+async def test_on_a_phone_nothing_jumps(world: World) -> None:
+    """A row is as high while it stops as before and after: the buttons of the rows below stay under the thumb."""
+    username = await world.person()
+    async with world.tab(username, viewport={"width": 390, "height": 844}) as tab:
+        for name in ("below", "above"):
+            await tab.create(name)
+            await tab.shows(name, "Running")
+        heights = {(await _box(tab.row("above")))["height"]}
+        world.starts.gate.clear()
+        try:
+            await tab.row("above").get_by_role("button", name="Stop above").click()
+            await tab.shows("above", "Standby")
+            await expect(tab.row("above").get_by_role("link", name="Open above")).to_be_visible()
+            heights.add((await _box(tab.row("above")))["height"])
+            await tab.row("above").get_by_role("button", name="Start above").click()
+            await tab.shows("above", "Starting")
+            heights.add((await _box(tab.row("above")))["height"])
+        finally:
+            world.starts.gate.set()
+        assert len(heights) == 1, heights
+
+
 async def test_light_and_dark(world: World) -> None:
     """As the system has it, until a person chooses; the choice is kept."""
     async with world.tab(await world.person(), color_scheme="dark") as tab:
@@ -298,6 +343,12 @@ async def test_light_and_dark(world: World) -> None:
         await visit(tab.page)
         await expect(tab.page.get_by_role("button", name="Theme: dark")).to_be_visible()
         assert await tab.page.evaluate(ground) == dark
+
+
+async def _box(part: Locator) -> FloatRect:
+    found = await part.bounding_box()
+    assert found
+    return found
 
 
 async def _status(world: World, token: str) -> int:

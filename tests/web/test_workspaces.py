@@ -26,7 +26,7 @@ async def test_the_first_workspace(world: World) -> None:
         await dialog.get_by_label("Name").fill("first")
         await dialog.get_by_role("button", name="Create").click()
         await tab.shows("first", "Running")
-        await expect(tab.page.get_by_text("1 of 3 running")).to_be_visible()
+        await expect(tab.page.get_by_text("1 running, 3 allowed")).to_be_visible()
         opens = tab.row("first").get_by_role("link", name="Open first")
         await expect(opens).to_have_attribute("href", f"/w/{await world.workspace('first')}/")
         await expect(tab.row("first")).to_contain_text(re.compile(r"Sleeps in \d+ min"))
@@ -41,6 +41,9 @@ async def test_stop_start_archive_restore(world: World) -> None:
         await tab.shows("life", "Standby")
         await expect(row).to_contain_text(re.compile(r"Archived in \d+ min"))
         await expect(row).to_contain_text("Last used")
+        await expect(row.get_by_role("link", name="Open life")).to_have_attribute(
+            "href", f"/w/{await world.workspace('life')}/"
+        )
         await row.get_by_role("button", name="Start life").click()
         await tab.shows("life", "Running")
         await tab.choose("life", "Archive")
@@ -175,7 +178,7 @@ async def test_an_answer_that_comes_late_is_not_shown(world: World) -> None:
     await world.call("POST", "/api/v1/workspaces", username, {"name": "late", "desired_state": "STANDBY"})
     async with world.tab(username) as tab:
         await tab.shows("late", "Standby")
-        await tab.page.get_by_role("link", name="late").click()
+        await tab.page.get_by_role("link", name="late", exact=True).click()
         reasons = tab.page.get_by_role("region", name="What is going on")
         await expect(reasons).to_contain_text("no container runs on it")
         before = await world.call("GET", f"/api/v1/workspaces/{await world.workspace('late')}/explain", username)
@@ -224,7 +227,9 @@ async def test_what_is_refused_is_said(world: World) -> None:
         await tab.row("four").get_by_role("button", name="Start four").click()
         message = tab.page.get_by_role("alert")
         await expect(message).to_contain_text("four could not be started")
-        await expect(message).to_contain_text("put one to STANDBY first")
+        await expect(message).to_contain_text("Stop one of these first: ")
+        for name in ("one", "two", "three"):
+            await expect(message).to_contain_text(name)
         await message.get_by_role("button", name="Dismiss").click()
         await expect(tab.row("four").get_by_role("button", name="Start four")).to_be_enabled()
         await tab.page.keyboard.press("n")
@@ -248,6 +253,10 @@ async def test_what_is_under_way(world: World) -> None:
             await expect(tab.row("slow")).to_contain_text("→ Running")
             await expect(tab.row("slow").get_by_role("progressbar")).to_be_visible()
             await expect(tab.row("slow").get_by_role("button", name="Start slow")).to_have_count(0)
+            # Counted alike in both places.
+            await expect(tab.page.get_by_text("1 running, 3 allowed")).to_be_visible()
+            await expect(tab.page.get_by_role("button", name="Running 1")).to_be_visible()
+            await expect(tab.page.get_by_role("button", name="Standby")).to_have_count(0)
             workspace = await world.system.row(await world.workspace("slow"))
             told = {"bytes_done": 30, "bytes_total": 120, "bytes_per_second": 2_000_000, "eta_seconds": 40.0}
             event = {"operation": "STARTING", **told}
@@ -302,15 +311,16 @@ async def test_one_workspace_in_detail(world: World) -> None:
         await expect(conditions.get_by_role("listitem").filter(has_text="Container is ready")).to_contain_text("Yes")
         log = tab.page.get_by_role("region", name="Operation log").get_by_role("listitem")
         await expect(log).to_have_count(2)
-        await expect(log.first).to_contain_text("STARTING")
+        await expect(log.first).to_contain_text("Starting")
         await expect(log.first).to_contain_text("Succeeded")
+        await expect(log.first).to_contain_text("created it, to be Running")
         history = tab.page.get_by_role("link", name="Temporal history")
         namespace = world.settings.temporal_namespace
         url = f"{HISTORIES}/namespaces/{namespace}/workflows/ws-{await world.workspace('watched')}"
         await expect(history).to_have_attribute("href", url)
         await tab.page.get_by_role("button", name="Stop watched").click()
         await expect(log).to_have_count(3)
-        await expect(log.first).to_contain_text("STOPPING")
+        await expect(log.first).to_contain_text("Stopping")
         await tab.page.get_by_role("link", name="Workspaces", exact=True).first.click()
         await tab.shows("watched", "Standby")
 
@@ -350,7 +360,7 @@ async def test_keys(world: World) -> None:
         await expect(tab.page.get_by_role("link", name="alpha", exact=True)).to_be_focused()
         await tab.page.get_by_role("button", name="More for alpha").focus()
         await keyboard.press("Enter")
-        await expect(tab.page.get_by_role("menuitem", name="Rename, memo, TTLs")).to_be_focused()
+        await expect(tab.page.get_by_role("menuitem", name="Rename, memo, idle times")).to_be_focused()
         await keyboard.press("ArrowDown")
         await keyboard.press("Enter")
         await expect(tab.page.get_by_role("heading", name="alpha")).to_be_visible()

@@ -55,9 +55,9 @@ def state(kind: PageKind, view: View) -> Rendered:
                 view,
                 badge="Archived",
                 title=view.name,
-                content="<p>It was not used for a while, so its home was moved to the archive. Nothing is lost: "
-                "restoring brings everything back as it was. A large home takes a few minutes.</p>"
-                + _actions(_button("start", "Restore and open")),
+                tone="cold",
+                content="<p>Its home is in the archive. Nothing is lost: restoring brings everything back as it was. "
+                "A large home takes a few minutes.</p>" + _actions(_button("start", "Restore and open")),
             )
         case PageKind.START_NEEDED:
             return _render(
@@ -65,6 +65,7 @@ def state(kind: PageKind, view: View) -> Rendered:
                 view,
                 badge="Not started",
                 title=view.name,
+                tone="warn",
                 content="<p>It was never started: its home is made when it is started for the first time.</p>"
                 + _actions(_button("start", "Start and open")),
             )

@@ -4,6 +4,7 @@ import { get, patch, pathOf, post, remove } from './api.js';
 import { ask } from './dialog.js';
 import { h, icon } from './dom.js';
 import { refresh } from './live.js';
+import { inContext } from './refusals.js';
 import { changed, isBusy, putAnswer, state } from './store.js';
 import { failed } from './toast.js';
 import { titled } from './words.js';
@@ -45,7 +46,9 @@ export const ACTIONS = {
   },
 };
 
-export const canOpen = (ws) => ws.phase === 'RUNNING' && !isBusy(ws) && ws.desired_state === 'RUNNING';
+// One that sleeps is woken by it.
+export const canOpen = (ws) => !isBusy(ws) && ['RUNNING', 'STANDBY'].includes(ws.phase)
+  && ['RUNNING', ws.phase].includes(ws.desired_state);
 
 export const run = (name, id) => {
   const ws = state.workspaces.get(id);
@@ -83,17 +86,17 @@ export const recover = async (ws, shown = OWN) => {
   });
 };
 
-const confirmDelete = (ws) => ask({
-  title: `Delete ${ws.name}?`,
+export const confirmDelete = (ws, shown = OWN) => ask({
+  title: `Delete ${titled(ws)}?`,
   danger: true,
   confirm: 'Delete workspace',
   body: [
-    h('p.soft', null, 'This can’t be undone. ', ACTIONS.archive.can(ws) ? 'To keep its files without taking up a disk, archive it instead.' : ''),
+    h('p.soft', null, 'This can’t be undone. ', !ws.owner && ACTIONS.archive.can(ws) ? 'To keep its files without taking up a disk, archive it instead.' : ''),
     losses(lossesOf(ws)),
   ],
   submit: async () => {
     await remove(pathOf(ws));
-    await refresh();
+    await shown.again();
   },
 });
 
@@ -103,7 +106,8 @@ const lossesOf = (ws) => {
   if (['RUNNING', 'STANDBY', 'ERROR'].includes(ws.phase)) lost.push('Its home: every file in it is removed at once.');
   if (ws.archive_key) lost.push('Its archive: it is removed later, and can’t be restored from here any more.');
   if (!lost.length) lost.push('Nothing but its name and settings: it has no home yet.');
-  if (ws.memo) lost.push('Its memo, and the log of its operations.');
+  // An admin is not shown what people write into theirs.
+  if (ws.memo || ws.owner) lost.push('Its memo, and the log of its operations.');
   else lost.push('The log of its operations.');
   return lost;
 };
@@ -118,7 +122,7 @@ const during = async (ws, verb, title, send, shown = OWN) => {
   try {
     await answered(send, shown);
   } catch (failure) {
-    failed(title, failure);
+    failed(title, inContext(failure, ws));
     // What was shown may have been out of date, or the answer of something that was done is lost.
     shown.again();
   } finally {

@@ -35,8 +35,9 @@ export const handlers = {
 const line = (user) => h('li', { 'data-key': user.id },
   h('div.grow', null, h('b', null, user.username), user.id === state.session.user.id ? h('span.faint', null, ' (you)') : null,
     h('p.small.faint', null, `Made ${ago(user.created_at, now())}`)),
-  user.is_admin ? h('span.pill', { 'data-tone': 'accent' }, 'Admin') : null,
-  h('span.pill', { 'data-tone': user.disabled_at ? 'cold' : 'good' }, user.disabled_at ? 'Disabled' : 'Active'),
+  h('div.pills', null,
+    user.is_admin ? h('span.pill', { 'data-tone': 'accent' }, 'Admin') : null,
+    h('span.pill', { 'data-tone': user.disabled_at ? 'cold' : 'good' }, user.disabled_at ? 'Disabled' : 'Active')),
   h('button.button.quiet.square', {
     type: 'button', 'data-do': 'user-more', 'data-id': user.id, 'aria-label': `More for ${user.username}`, 'aria-haspopup': 'menu',
   }, icon('more')));

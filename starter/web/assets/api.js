@@ -1,5 +1,7 @@
 // The API, as this page uses it. Every failure is a Failure that says what happened and what to do.
 
+import { plain } from './words.js';
+
 export class Failure extends Error {
   constructor(status, code, message) {
     super(message);
@@ -59,7 +61,7 @@ const call = async (method, path, body, headers = {}) => {
   const json = answer.status === 204 ? null : await answer.json().catch(() => null);
   if (answer.ok) return json;
   const { code = 'unknown', message = `The server answered ${answer.status}. Try again in a moment.` } = json?.error ?? {};
-  const failure = new Failure(answer.status, code, message);
+  const failure = new Failure(answer.status, code, plain(message));
   failure.body = json;
   if (code === 'unauthenticated') leave();
   throw failure;

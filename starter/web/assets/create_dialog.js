@@ -3,6 +3,7 @@
 import { newKey, post } from './api.js';
 import { ask } from './dialog.js';
 import { h } from './dom.js';
+import { inContext } from './refusals.js';
 import { putAnswer, state } from './store.js';
 import { ttlFields, ttlOf } from './ttl_field.js';
 
@@ -19,7 +20,7 @@ export const create = () => {
       if (sent && sent !== JSON.stringify(body)) key = newKey();
       sent = JSON.stringify(body);
       const asked = performance.now();
-      const ws = await post('/api/v1/workspaces', body, { 'Idempotency-Key': key });
+      const ws = await post('/api/v1/workspaces', body, { 'Idempotency-Key': key }).catch((failure) => { throw inContext(failure); });
       state.filter = 'all';
       putAnswer(ws, asked);
     },

@@ -9,7 +9,7 @@ import { more } from './list_view.js';
 import { explain } from './live.js';
 import { errorBox, goal, mainButtons, pill, progress } from './state_parts.js';
 import { changed, isBusy, needsPerson, state } from './store.js';
-import { CONDITIONS, OPERATIONS, OUTCOMES, PHASES, ago, amount, exactly, nextStep, since, took, ttl } from './words.js';
+import { CONDITIONS, OPERATIONS, OUTCOMES, PHASES, ago, amount, exactly, nextStep, plain, since, took, ttl } from './words.js';
 
 const PAGE = 20;
 
@@ -139,9 +139,13 @@ const conditions = (ws) => h('section.card', { 'aria-labelledby': 'conditions' }
   Object.keys(ws.conditions).length
     ? h('ul.conditions', null, Object.entries(ws.conditions).map(([name, one]) => h('li', { 'data-key': name },
       h('div.grow', null, h('b', null, CONDITIONS[name] ?? name),
-        h('p.small.faint', null, [one.reason, one.message].filter(Boolean).join(': '), ` · ${ago(one.last_transition_time, now())}`)),
+        h('p.small.faint', { title: exactly(one.last_transition_time) }, [one.reason, one.message].filter(Boolean).join(': '), changedApart(ws, one))),
       h('span.pill', { 'data-tone': one.status === 'True' ? 'good' : name === 'policy.healthy' ? 'danger' : 'cold' }, one.status === 'True' ? 'Yes' : 'No'))))
     : h('div.body', null, h('p.faint.small', null, 'Nothing was observed yet.')));
+
+// What changed with the phase has its time; that is told among the facts.
+const changedApart = (ws, { last_transition_time: at }) => (
+  Math.abs(Date.parse(at) - Date.parse(ws.phase_changed_at)) < 60_000 ? '' : ` · ${ago(at, now())}`);
 
 const operations = () => h('section.card', { 'aria-labelledby': 'log' },
   h('header', null, h('h2', { id: 'log' }, 'Operation log'), log ? h('span.small.faint', null, `${log.total} in all`) : null),
@@ -158,11 +162,11 @@ const line = (one) => {
     took(one.outcome ? one.duration_seconds : Math.max(0, now() - Date.parse(one.started_at)) / 1000),
     one.attempts > 1 ? `${one.attempts} attempts` : '',
     one.outcome ? amount(one.bytes_done, one.bytes_total) : '',
-    one.cause?.words ?? '',
+    plain(one.cause?.words ?? ''),
   ].filter(Boolean);
   return h('li', { 'data-key': one.id },
     h('div.grow', null,
-      h('b', null, OPERATIONS[one.operation] ?? one.operation), ' ', h('span.small.faint.mono', null, one.operation),
+      h('b', { title: one.operation }, OPERATIONS[one.operation] ?? one.operation),
       h('p.small.faint.numbers', null, parts.join(' · ')),
       one.error_message ? h('p.small.said', null, h('b', null, one.error_reason), ` ${one.error_message}`) : null),
     h('div.end', null,

@@ -1,4 +1,4 @@
-// Name, description, memo and TTLs of a workspace.
+// Name, description, memo and idle times of a workspace.
 
 import { patch } from './api.js';
 import { ask } from './dialog.js';

@@ -7,16 +7,17 @@ import { menu } from './dialog.js';
 import { h, icon } from './dom.js';
 import { edit } from './edit_dialog.js';
 import { errorBox, goal, mainButtons, pill, progress } from './state_parts.js';
-import { changed, isBusy, needsPerson, running, state } from './store.js';
-import { ago, nextStep } from './words.js';
+import { changed, isBusy, isRunning, needsPerson, running, state } from './store.js';
+import { ago, nextStep, plain } from './words.js';
 
 const MOST = 100;
 
 const FILTERS = {
   all: { label: 'All', has: () => true },
-  running: { label: 'Running', has: (ws) => ws.phase === 'RUNNING' },
-  standby: { label: 'Standby', has: (ws) => ws.phase === 'STANDBY' },
-  archived: { label: 'Archived', has: (ws) => ws.phase === 'ARCHIVED' },
+  // As many as the heading counts: what starts is there already, what stops is there still.
+  running: { label: 'Running', has: isRunning },
+  standby: { label: 'Standby', has: (ws) => ws.phase === 'STANDBY' && !isRunning(ws) },
+  archived: { label: 'Archived', has: (ws) => ws.phase === 'ARCHIVED' && !isRunning(ws) },
   error: { label: 'Needs you', has: needsPerson },
 };
 
@@ -70,7 +71,7 @@ export const more = (button, ws) => {
     choose: () => run(name, ws.id),
   });
   menu(button, [
-    { label: 'Rename, memo, TTLs', icon: icon('edit'), disabled: ws.phase === 'DELETING', choose: () => edit(ws) },
+    { label: 'Rename, memo, idle times', icon: icon('edit'), disabled: ws.phase === 'DELETING', choose: () => edit(ws) },
     { label: 'Details and log', icon: icon('history'), choose: () => { location.hash = `#/workspaces/${ws.id}`; } },
     null,
     ...(ws.phase === 'ERROR' ? [] : [item('archive')]),
@@ -85,7 +86,7 @@ const heading = () => h('div.heading', null,
 const quota = () => {
   const most = state.installation?.limits.max_running_per_user;
   if (!state.loaded || most === undefined) return h('p.soft', null, ' ');
-  return h('p.soft', { 'data-quota': '' }, `${running()} of ${most} running`);
+  return h('p.soft', { 'data-quota': '' }, `${running().length} running, ${most} allowed`);
 };
 
 const tools = (everything) => h('div.tools', null,
@@ -127,7 +128,7 @@ const resting = (ws, explained) => {
   const used = explained?.last_activity?.at ?? ws.last_access_at;
   const moving = !step && explained?.waiting_for && ws.phase !== 'ERROR' ? explained.waiting_for : '';
   return [
-    h('p', { 'data-next': '' }, step || moving || rest(ws)),
+    h('p', { 'data-next': '' }, step || plain(moving) || rest(ws)),
     h('p.small.faint', null, used ? `Last used ${ago(used, now())}` : `Created ${ago(ws.created_at, now())}`),
   ];
 };

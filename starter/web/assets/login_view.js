@@ -21,7 +21,7 @@ export const render = () => [h('div.login', null, h('form.card.form', { 'data-su
     h('input', { id: 'password', name: 'password', type: 'password', required: true, autocomplete: 'current-password' })),
   h('p.problem', { role: 'alert' }, problem),
   h('button.button.primary', { type: 'submit' }, 'Log in'),
-  h('p.small.faint', null, 'Accounts are made by an admin; “make up” prints the first one.')))];
+  h('p.small.faint', null, 'No account? Ask an admin for one.')))];
 
 export const submitted = {
   login: async (form, { entered, redraw }) => {

@@ -10,7 +10,7 @@ import * as list from './list_view.js';
 import * as live from './live.js';
 import * as login from './login_view.js';
 import { changed, forget, isBusy, onChange, state } from './store.js';
-import { failed } from './toast.js';
+import { failed, moveOn } from './toast.js';
 import { PHASES } from './words.js';
 
 const top = h('header.top');
@@ -93,6 +93,7 @@ const route = () => {
   const place = `${view.title()} ${location.hash}`;
   if (place === shown) return;
   shown = place;
+  moveOn();
   scrollTo(0, 0);
   // Whoever listens instead of looking is told where they are.
   if (view === login) main.querySelector('[autofocus]')?.focus();
@@ -129,12 +130,15 @@ const bar = () => h('div.inner', null,
     tab('#/', 'Workspaces', view === list || view === detail),
     state.session?.user.is_admin ? tab('#/admin', 'Admin', view === admin) : null),
   h('div.grow'),
-  h('span.live', { 'data-live': state.live, title: 'Whether this page hears of changes as they happen' }, h('span', null, LIVE[state.live])),
+  h('span.live', { 'data-live': state.live, title: 'Whether this page hears of changes as they happen' }, liveWords()),
   h('button.button.quiet.square', { type: 'button', 'data-do': 'theme', 'aria-label': `Theme: ${window.codehubTheme.now()}`, title: 'Theme' },
     icon(window.codehubTheme.now())),
   h('button.button.quiet.square', { type: 'button', 'data-do': 'me', 'aria-label': 'Your account', 'aria-haspopup': 'menu' }, icon('user')));
 
 const LIVE = { live: 'Live', connecting: 'Connecting…', lost: 'Reconnecting…' };
+
+// On a phone it says more, in a line of its own: a dot alone is overlooked.
+const liveWords = () => h('span.word', null, LIVE[state.live], h('span.stale', null, state.live === 'lost' ? ' What you see may be out of date.' : ''));
 
 const tab = (href, label, here) => h('a.tab', { href, 'aria-current': here ? 'page' : null }, label);
 

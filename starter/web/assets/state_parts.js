@@ -4,7 +4,7 @@ import { ACTIONS, canOpen } from './actions.js';
 import { now } from './api.js';
 import { h, icon } from './dom.js';
 import { isBusy, needsPerson, state } from './store.js';
-import { OPERATIONS, PHASES, amount, size, span, titled } from './words.js';
+import { OPERATIONS, PHASES, amount, plain, size, span, titled } from './words.js';
 
 export const pill = (ws) => {
   if (isBusy(ws)) return h('span.pill.busy', { 'data-tone': 'accent' }, OPERATIONS[ws.operation]);
@@ -32,8 +32,9 @@ export const progress = (ws) => {
 };
 
 export const openButton = (ws) => (canOpen(ws)
-  ? h('a.button.primary', { href: `/w/${ws.id}/`, target: '_blank', rel: 'noopener', 'aria-label': `Open ${ws.name} in the IDE` },
-    icon('open'), 'Open')
+  ? h(ws.phase === 'RUNNING' ? 'a.button.primary' : 'a.button', {
+    href: `/w/${ws.id}/`, target: '_blank', rel: 'noopener', 'data-key': 'open', 'aria-label': `Open ${ws.name} in the IDE`,
+  }, icon('open'), 'Open')
   : null);
 
 export const actionButton = (name, ws, style = 'button.button') => {
@@ -64,9 +65,9 @@ export const errorBox = (ws, explained) => {
   return h('div.error', { role: 'note', 'aria-label': `Error of ${titled(ws)}` },
     icon('alert'),
     h('div.grow', null,
-      h('p', null, h('b', null, ws.error_reason), ' ', explained?.because ?? 'It stopped and waits for a person.'),
+      h('p', null, h('b', null, ws.error_reason), ' ', plain(explained?.because ?? 'It stopped and waits for a person.')),
       explained?.message ? h('p.small.mono', null, explained.message) : null,
-      explained?.what_to_do ? h('p.soft', null, explained.what_to_do) : null));
+      explained?.what_to_do ? h('p.soft', null, plain(explained.what_to_do)) : null));
 };
 
 // In one line, which is broken between the texts where it has to be, and never within one.

@@ -72,10 +72,10 @@ export const isBusy = (ws) => ws.operation !== 'NONE';
 export const isResting = (ws) => !isBusy(ws) && ws.phase === ws.desired_state;
 export const needsPerson = (ws) => ws.phase === 'ERROR' && ws.error_reason !== null;
 
-// What holds a place among those that may run at once.
-export const running = () => [...state.workspaces.values()].filter(
-  (ws) => (ws.phase === 'RUNNING' || ws.desired_state === 'RUNNING') && !ws.error_reason && ws.phase !== 'DELETING',
-).length;
+// Whether it takes up one of the places for those that run at once: from when it is asked to until it has stopped.
+export const isRunning = (ws) => (ws.phase === 'RUNNING' || ws.desired_state === 'RUNNING') && !ws.error_reason
+  && ws.phase !== 'DELETING';
+export const running = () => [...state.workspaces.values()].filter(isRunning);
 
 // How far the operation under way is. What is told of another one comes too late, or too early: the next one will do.
 export const putProgress = ({ id, operation, ...progress }) => {

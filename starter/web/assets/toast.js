@@ -23,6 +23,11 @@ const show = (tone, sign, role, title, text) => {
   if (role === 'status') setTimeout(() => gone(toast), SECONDS * 1000);
 };
 
+// What was done elsewhere has been seen: on another view it would only be in the way.
+export const moveOn = () => {
+  for (const toast of [...place.children].filter((one) => one.getAttribute('role') === 'status')) gone(toast);
+};
+
 const gone = (toast) => {
   toast.remove();
   if (!place.children.length && place.matches(':popover-open')) place.hidePopover();

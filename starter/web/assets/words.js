@@ -32,6 +32,10 @@ export const CONDITIONS = {
   'policy.healthy': 'Healthy',
 };
 
+// What the API says of phases, which it writes as programs do, in the words of this page.
+export const plain = (text) => text.replace(/\b(PENDING|ARCHIVED|STANDBY|RUNNING|ERROR)\b/g, (phase) => PHASES[phase].label)
+  .replace(/\bDELETED\b/g, 'Deleted');
+
 const MINUTE = 60;
 const HOUR = 3600;
 const DAY = 86400;
@@ -52,10 +56,13 @@ export const span = (seconds) => {
 export const ago = (text, now) => {
   if (!text) return 'never';
   const seconds = (now - Date.parse(text)) / 1000;
-  return seconds < 5 ? 'just now' : `${span(seconds)} ago`;
+  return seconds < 5 ? 'just now' : `${past(seconds)} ago`;
 };
 
-export const since = (text, now) => `for ${span((now - Date.parse(text)) / 1000)}`;
+export const since = (text, now) => `for ${past((now - Date.parse(text)) / 1000)}`;
+
+// Of what is over, nobody counts the seconds of the second minute.
+const past = (seconds) => (seconds >= MINUTE && seconds < 1.5 * MINUTE ? '1 min' : span(seconds));
 
 // Whole minutes that are left: what sleeps after ten minutes never says eleven for the seconds that are added.
 export const ahead = (text, now) => {
@@ -71,7 +78,10 @@ export const nextStep = (step, now) => {
   return `${verb} ${ahead(step.at, now)}`;
 };
 
-export const took = (seconds) => (seconds < 60 ? `${seconds.toFixed(1)} s` : span(seconds));
+export const took = (seconds) => {
+  if (seconds < 0.05) return 'under 0.1 s';
+  return seconds < MINUTE ? `${seconds.toFixed(1)} s` : span(seconds);
+};
 
 export const size = (bytes) => {
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
