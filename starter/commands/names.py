@@ -9,6 +9,8 @@ from starter.commands.failure import CommandFailed, Exit
 from starter.commands.screen import Workspace
 from starter.commands.server import Server
 
+LEAST = 6
+"""Characters of an id that name a workspace: fewer are more likely a slip than a choice."""
 _PAGE = 200
 _COMPLETION_SECONDS = 1.5
 
@@ -22,7 +24,7 @@ def find(server: Server, given: str, owner: str | None = None) -> Workspace:
     if found:
         raise CommandFailed(f"{given!r} is ambiguous: {', '.join(_spelled(ws) for ws in found)}.", Exit.USAGE)
     listed = f"codehub ls --owner {owner} shows those of {owner}." if owner else "codehub ls shows those that you have."
-    hint = _alike(given, [str(ws["name"]) for ws in everything]) or listed
+    hint = _too_short(everything, given) or _alike(given, [str(ws["name"]) for ws in everything]) or listed
     raise CommandFailed(f"There is no workspace {given!r}{f' of {owner}' if owner else ''}. {hint}", Exit.NOT_FOUND)
 
 
@@ -36,7 +38,7 @@ def match(workspaces: list[Workspace], given: str) -> list[Workspace]:
         [ws for ws in named if ws["desired_state"] != "DELETED"]
         or named
         or [ws for ws in workspaces if ws["id"] == wanted]
-        or [ws for ws in workspaces if wanted and ws["id"].startswith(wanted)]
+        or [ws for ws in workspaces if len(wanted) >= LEAST and ws["id"].startswith(wanted)]
     )
 
 
@@ -106,7 +108,9 @@ def complete_owner(ctx: typer.Context, incomplete: str) -> list[str]:
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="The workspace: its name, its id, or how its id begins.", autocompletion=complete
+        metavar="NAME",
+        help=f"The workspace: its name, its id, or how its id begins ({LEAST} characters or more).",
+        autocompletion=complete,
     ),
 ]
 
@@ -137,6 +141,11 @@ def _as_admin(server: Server, path: str, **query: str | None) -> dict[str, Any]:
             raise
         text = f"Other people's workspaces are for admins to see to, and your login at {server.url} is not an admin's."
         raise CommandFailed(text, error.exit_code, code=error.code) from error
+
+
+def _too_short(workspaces: list[Workspace], given: str) -> str:
+    begins = given and any(ws["id"].startswith(given.lower()) for ws in workspaces)
+    return f"Of an id, give at least {LEAST} characters." if begins else ""
 
 
 def _alike(given: str, known: list[str]) -> str:

@@ -79,7 +79,8 @@ async def test_create(cli: Cli, api: Api, alice: Person) -> None:
 async def test_names(cli: Cli, api: Api, alice: Person) -> None:
     """A name, an id, or the beginning of an id; a name comes first; what is ambiguous is listed."""
     ids = ["aaaa1111-0000-4000-8000-000000000000", "aaaa2222-0000-4000-8000-000000000000"]
-    for workspace_id, name in zip(ids, ("one", "aaaa1"), strict=True):
+    ids += ["bbbbbbbb-0000-4000-8000-000000000000", "bbbbbbbb-0000-4000-8000-000000000001"]
+    for workspace_id, name in zip(ids, ("one", "aaaa1", "three", "four"), strict=True):
         await api.deps.database.execute(
             "INSERT INTO workspaces (id, owner_user_id, name, image_ref, desired_state)"
             " VALUES ($1, $2, $3, 'i', 'STANDBY')",
@@ -87,11 +88,13 @@ async def test_names(cli: Cli, api: Api, alice: Person) -> None:
             alice.id,
             name,
         )
-    for given, meant in {"one": 0, ids[0]: 0, ids[0].upper(): 0, "aaaa11": 0, "aaaa2": 1, "aaaa1": 1}.items():
+    for given, meant in {"one": 0, ids[0]: 0, ids[0].upper(): 0, "aaaa11": 0, "aaaa22": 1, "aaaa1": 1}.items():
         assert (await cli("show", given, "--json")).json["id"] == ids[meant], given
-    ambiguous = await cli("show", "aaaa")
+    ambiguous = await cli("show", "bbbbbb")
     assert ambiguous.code == 2
-    assert all(workspace_id in ambiguous.err for workspace_id in ids)
+    assert all(workspace_id in ambiguous.err for workspace_id in ids[2:])
+    slip = await cli("stop", "aaaa2")
+    assert (slip.code, "Of an id, give at least 6 characters." in slip.err) == (3, True)
     missing = await cli("show", "ane")
     assert (missing.code, "Did you mean one?" in missing.err) == (3, True)
     assert (await cli("show", "")).code == 3
