@@ -1,6 +1,7 @@
 """Which workspace is meant: by its name, its id, or the beginning of its id; an admin's `--owner` says whose."""
 
 from difflib import get_close_matches
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -23,7 +24,11 @@ def find(server: Server, given: str, owner: str | None = None) -> Workspace:
         return found[0]
     if found:
         raise CommandFailed(f"{given!r} is ambiguous: {', '.join(_spelled(ws) for ws in found)}.", Exit.USAGE)
-    listed = f"codehub ls --owner {owner} shows those of {owner}." if owner else "codehub ls shows those that you have."
+    listed = (
+        f"codehub ls --owner {quote(owner)} shows those of {owner}."
+        if owner
+        else "codehub ls shows those that you have."
+    )
     hint = _too_short(everything, given) or _alike(given, [str(ws["name"]) for ws in everything]) or listed
     raise CommandFailed(f"There is no workspace {given!r}{f' of {owner}' if owner else ''}. {hint}", Exit.NOT_FOUND)
 
@@ -48,8 +53,10 @@ def path(ws: Workspace) -> str:
 
 
 def called(ws: Workspace) -> str:
-    """As a command takes it."""
-    return f"{ws['name']} --owner {ws['owner']}" if "owner" in ws else str(ws["name"])
+    """As a command takes it, when it is pasted into a shell."""
+    name = quote(str(ws["name"]))
+    owner = ["--owner", quote(str(ws["owner"]))] if "owner" in ws else []
+    return " ".join([*owner, "--", name] if name.startswith("-") else [name, *owner])
 
 
 def titled(ws: Workspace) -> str:

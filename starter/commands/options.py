@@ -1,8 +1,9 @@
 """Options that many commands share."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -10,6 +11,8 @@ from starter.commands.failure import CommandFailed, Exit
 from starter.commands.kept_logins import DEFAULT_URL, KeptLogins, normal_url
 from starter.commands.server import ANSWER_SECONDS, Server
 from starter.commands.words import parse_seconds, parse_ttl
+
+Kind = TypeVar("Kind", bound=StrEnum)
 
 Url = Annotated[
     str | None,
@@ -26,6 +29,26 @@ Token = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON, for scripts.")]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Follow it to its end.")]
+
+
+def one_of(kind: type[Kind]) -> Callable[[str | Kind], Kind]:
+    """A parser for its values, in whatever case they are typed."""
+
+    def parse(typed: str | Kind) -> Kind:
+        try:
+            return kind(typed.upper())
+        except ValueError as error:
+            known = ", ".join(one.lower() for one in kind)
+            raise typer.BadParameter(f"{str(typed)!r} is none of {known}") from error
+
+    return parse
+
+
+def completing(kind: type[StrEnum]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return [one.lower() for one in kind if one.lower().startswith(incomplete.lower())]
+
+    return complete
 
 
 def _seconds(typed: str | float) -> float:

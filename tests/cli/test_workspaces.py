@@ -302,6 +302,29 @@ async def test_open_uses_the_browser_that_there_is(cli: Cli, api: Api, alice: Pe
     assert seen.read_text() == f"{api.url}/w/{workspace}/\n"
 
 
+async def test_open_says_that_there_is_no_browser(cli: Cli, api: Api, alice: Person) -> None:
+    """A person at a terminal without windows waits for none; a script takes the address, and nothing is said."""
+    workspace = await alice.workspace("demo")
+
+    def look() -> str:
+        with Terminal(cli, "open", "demo", columns=200) as terminal:
+            assert terminal.end() == 0
+            return terminal.screen
+
+    screen = await asyncio.to_thread(look)
+    assert screen.startswith(f"{api.url}/w/{workspace}/\n")
+    assert "No browser here: open this address." in screen
+    assert "No browser" not in (await cli("open", "demo")).err
+
+
+@pytest.mark.parametrize("words", [("create", "x", "--state", "foo"), ("ls", "--phase", "foo")])
+async def test_a_choice_that_is_none_is_said_in_plain_words(cli: Cli, words: tuple[str, ...]) -> None:
+    refused = await cli(*words)
+    assert refused.code == 2
+    assert "'foo' is none of " in refused.err
+    assert "Value error" not in refused.err
+
+
 async def test_rename_and_set(cli: Cli, api: Api, alice: Person) -> None:
     workspace = await alice.workspace("demo", standby_ttl_seconds=60)
     assert (await cli("rename", "demo", "better")).out == "demo is now called better.\n"
