@@ -1,5 +1,6 @@
 """Options that many commands share."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -9,6 +10,7 @@ import typer
 
 from starter.commands.failure import CommandFailed, Exit
 from starter.commands.kept_logins import DEFAULT_URL, KeptLogins, normal_url
+from starter.commands.running_stack import running_url
 from starter.commands.server import ANSWER_SECONDS, Server
 from starter.commands.words import parse_seconds, parse_ttl
 
@@ -20,7 +22,7 @@ Url = Annotated[
         "--url",
         envvar="CODEHUB_URL",
         metavar="URL",
-        help=f"The server. Unset: that of the last login, else {DEFAULT_URL}.",
+        help=f"The server. Unset: that of the last login, else the codehub up that runs here, else {DEFAULT_URL}.",
     ),
 ]
 Token = Annotated[
@@ -113,4 +115,4 @@ def server(url: str | None, token: str | None, patience: float = ANSWER_SECONDS)
 
 
 def chosen_url(url: str | None, kept: KeptLogins) -> str:
-    return normal_url(url or kept.latest_url or DEFAULT_URL)
+    return normal_url(url or kept.latest_url or running_url(os.environ) or DEFAULT_URL)
