@@ -21,7 +21,7 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 
 from settings import Settings
-from starter.commands.running_stack import publish, withdraw
+from starter.commands.running_stack import local_url, publish, withdraw
 from starter.embedded.child import Child
 from starter.embedded.engine import named_engine
 from starter.embedded.errors import EmbeddedError
@@ -156,8 +156,7 @@ def _child(name: str, env: dict[str, str], ready: object, patience: float) -> Ch
 
 
 def _url(settings: Settings) -> str:
-    host = "127.0.0.1" if settings.codehub_host in {"0.0.0.0", "::"} else settings.codehub_host  # noqa: S104
-    return f"http://{host}:{settings.codehub_port}"
+    return local_url(settings.codehub_host, settings.codehub_port)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from starter.commands.examples import examples
 from starter.commands.failure import CommandFailed, Exit
 from starter.commands.kept_logins import DEFAULT_URL, KeptLogin, KeptLogins, is_local, is_private, normal_url
 from starter.commands.options import AsJson, Url, chosen_url
+from starter.commands.running_stack import running_url
 from starter.commands.screen import note, print_json, say
 from starter.commands.server import Server
 
@@ -46,6 +47,8 @@ def login(
         name = username or _ask_username(address, from_stdin=password_stdin)
         if not is_private(address):
             note(f"Warning: {address} is not encrypted; whoever is on the way can read the password.")
+        if not password_stdin:
+            _reach(address)
         body = _log_in(address, name, _password(password_stdin), kept)
     except CommandFailed as error:
         error.as_json = as_json
@@ -90,6 +93,16 @@ def _log_out(address: str, kept: KeptLogins, *, local: bool) -> None:
     kept.forget(address)
 
 
+def _reach(address: str) -> None:
+    """Before a person types a password for nothing. Who is asked for is not known yet, and need not be."""
+    with Server(address) as server:
+        try:
+            server.ask("GET", "/api/v1/session")
+        except CommandFailed as error:
+            if error.exit_code is not Exit.NOT_LOGGED_IN:
+                raise
+
+
 def _log_in(address: str, username: str, password: str, kept: KeptLogins) -> Any:
     """A session, only to make a token by it. The token is kept before anything else can fail."""
     replaced = kept.get(address)
@@ -124,7 +137,7 @@ def _revoke(server: Server, token_id: str) -> None:
 
 
 def _ask_url(kept: KeptLogins, *, from_stdin: bool) -> str:
-    default = kept.latest_url or DEFAULT_URL
+    default = running_url(os.environ) or kept.latest_url or DEFAULT_URL
     return normal_url(default if from_stdin else _ask("Server", "--url", default))
 
 

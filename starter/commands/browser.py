@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from starter.commands.examples import examples
-from starter.commands.names import Name, find
+from starter.commands.names import Name, called, find
 from starter.commands.options import AsJson, Token, Url, reached
 from starter.commands.screen import note, print_json, say
 
@@ -40,17 +40,20 @@ def open_(
         address = f"{server.url}/w/{ws['id']}/"
         say(address, whole=True)
         if ws["phase"] in _HINTS:
-            note(_HINTS[ws["phase"]].format(name=ws["name"]))
-        if not only_print and _has_browser():
-            import webbrowser
+            note(_HINTS[ws["phase"]].format(name=called(ws)))
+        # A script takes the address from here.
+        if not only_print and sys.stdout.isatty() and not _opened(address):
+            note("No browser here: open this address.")
 
-            webbrowser.open(address)
+
+def _opened(address: str) -> bool:
+    import webbrowser
+
+    return _has_browser() and webbrowser.open(address)
 
 
 def _has_browser() -> bool:
     """One with windows: a browser of the terminal would take it over."""
-    if not sys.stdout.isatty():
-        return False
     if sys.platform == "darwin" or "BROWSER" in os.environ:
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

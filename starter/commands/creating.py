@@ -18,6 +18,8 @@ from starter.commands.options import (
     Token,
     Url,
     Wait,
+    completing,
+    one_of,
     reached,
     ttl_seconds,
 )
@@ -49,7 +51,14 @@ def create(
     standby_ttl: StandbyTtl = None,
     archive_ttl: ArchiveTtl = None,
     state: Annotated[
-        Wanted, typer.Option("--state", case_sensitive=False, help="Where it should be.")
+        Wanted,
+        typer.Option(
+            "--state",
+            parser=one_of(Wanted),
+            autocompletion=completing(Wanted),
+            metavar="running|standby|archived",
+            help="Where it should be.",
+        ),
     ] = Wanted.RUNNING,
     wait: Wait = False,
     timeout: Timeout = None,

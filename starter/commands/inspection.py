@@ -13,6 +13,7 @@ from adapters.s3.store import S3ArchiveStore
 from domain.errors import ArchiveCorrupted, DataLost, WorkspaceError
 from domain.model import UserId, Workspace, WorkspaceId
 from starter.commands.failure import CommandFailed, Exit
+from starter.commands.names import LEAST
 
 Outcome = Literal["intact", "corrupted", "lost", "unknown"]
 """`unknown`: the store did not answer. That says nothing about the archive."""
@@ -96,7 +97,7 @@ async def _named(workspaces: list[Workspace], given: str, usernames: "_Usernames
     found = (
         [ws for ws in workspaces if ws.name == given]
         or [ws for ws in workspaces if ws.id == given.lower()]
-        or [ws for ws in workspaces if given and ws.id.startswith(given.lower())]
+        or [ws for ws in workspaces if len(given) >= LEAST and ws.id.startswith(given.lower())]
     )
     if len(found) == 1:
         return found

@@ -10,7 +10,7 @@ from starter.commands.examples import examples
 from starter.commands.failure import CommandFailed, Exit
 from starter.commands.moved import bytes_moved
 from starter.commands.names import Name, Owner, all_pages, all_workspaces, complete_owner, everybodys, find, path
-from starter.commands.options import AsJson, Token, Url, reached
+from starter.commands.options import AsJson, Token, Url, completing, one_of, reached
 from starter.commands.screen import (
     Workspace,
     cell,
@@ -44,7 +44,14 @@ _COLUMNS = {"NAME": 0, "OWNER": 50, "STATE": 0, "NEXT": 60, "USED": 70, "ID": 80
 )
 def ls(
     phase: Annotated[
-        Phase | None, typer.Option("--phase", case_sensitive=False, metavar="PHASE", help="Only those in this phase.")
+        Phase | None,
+        typer.Option(
+            "--phase",
+            parser=one_of(Phase),
+            autocompletion=completing(Phase),
+            metavar="PHASE",
+            help="Only those in this phase.",
+        ),
     ] = None,
     everybody: Annotated[bool, typer.Option("--all", "-a", help="For admins: everybody's.")] = False,
     owner: Annotated[

@@ -1,6 +1,7 @@
 """Which workspace is meant: by its name, its id, or the beginning of its id; an admin's `--owner` says whose."""
 
 from difflib import get_close_matches
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,8 @@ from starter.commands.failure import CommandFailed, Exit
 from starter.commands.screen import Workspace
 from starter.commands.server import Server
 
+LEAST = 6
+"""Characters of an id that name a workspace: fewer are more likely a slip than a choice."""
 _PAGE = 200
 _COMPLETION_SECONDS = 1.5
 
@@ -21,8 +24,12 @@ def find(server: Server, given: str, owner: str | None = None) -> Workspace:
         return found[0]
     if found:
         raise CommandFailed(f"{given!r} is ambiguous: {', '.join(_spelled(ws) for ws in found)}.", Exit.USAGE)
-    listed = f"codehub ls --owner {owner} shows those of {owner}." if owner else "codehub ls shows those that you have."
-    hint = _alike(given, [str(ws["name"]) for ws in everything]) or listed
+    listed = (
+        f"codehub ls --owner {quote(owner)} shows those of {owner}."
+        if owner
+        else "codehub ls shows those that you have."
+    )
+    hint = _too_short(everything, given) or _alike(given, [str(ws["name"]) for ws in everything]) or listed
     raise CommandFailed(f"There is no workspace {given!r}{f' of {owner}' if owner else ''}. {hint}", Exit.NOT_FOUND)
 
 
@@ -36,7 +43,7 @@ def match(workspaces: list[Workspace], given: str) -> list[Workspace]:
         [ws for ws in named if ws["desired_state"] != "DELETED"]
         or named
         or [ws for ws in workspaces if ws["id"] == wanted]
-        or [ws for ws in workspaces if wanted and ws["id"].startswith(wanted)]
+        or [ws for ws in workspaces if len(wanted) >= LEAST and ws["id"].startswith(wanted)]
     )
 
 
@@ -46,8 +53,10 @@ def path(ws: Workspace) -> str:
 
 
 def called(ws: Workspace) -> str:
-    """As a command takes it."""
-    return f"{ws['name']} --owner {ws['owner']}" if "owner" in ws else str(ws["name"])
+    """As a command takes it, when it is pasted into a shell."""
+    name = quote(str(ws["name"]))
+    owner = ["--owner", quote(str(ws["owner"]))] if "owner" in ws else []
+    return " ".join([*owner, "--", name] if name.startswith("-") else [name, *owner])
 
 
 def titled(ws: Workspace) -> str:
@@ -106,7 +115,9 @@ def complete_owner(ctx: typer.Context, incomplete: str) -> list[str]:
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="The workspace: its name, its id, or how its id begins.", autocompletion=complete
+        metavar="NAME",
+        help=f"The workspace: its name, its id, or how its id begins ({LEAST} characters or more).",
+        autocompletion=complete,
     ),
 ]
 
@@ -137,6 +148,11 @@ def _as_admin(server: Server, path: str, **query: str | None) -> dict[str, Any]:
             raise
         text = f"Other people's workspaces are for admins to see to, and your login at {server.url} is not an admin's."
         raise CommandFailed(text, error.exit_code, code=error.code) from error
+
+
+def _too_short(workspaces: list[Workspace], given: str) -> str:
+    begins = given and any(ws["id"].startswith(given.lower()) for ws in workspaces)
+    return f"Of an id, give at least {LEAST} characters." if begins else ""
 
 
 def _alike(given: str, known: list[str]) -> str:

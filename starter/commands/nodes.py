@@ -1,8 +1,11 @@
 """`codehub node ls|drain|uncordon|rm`: the Docker hosts of an installation, for admins."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -76,7 +79,8 @@ def drain(
     Ctrl-C ends the watching, not the drain: codehub node uncordon does.
     """
     with reached(url, token, as_json=as_json) as server:
-        found = server.post(f"/api/v1/nodes/{node}/drain")
+        with _known(node):
+            found = server.post(f"{_path(node)}/drain")
         if wait:
             found = _followed(server, found, timeout, quiet=as_json)
         if as_json:
@@ -91,7 +95,8 @@ def drain(
 def uncordon(node: NodeName, url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
     """Let a host take homes again. Ends a drain: what has not left stays."""
     with reached(url, token, as_json=as_json) as server:
-        found = server.post(f"/api/v1/nodes/{node}/uncordon")
+        with _known(node):
+            found = server.post(f"{_path(node)}/uncordon")
         if as_json:
             print_json(found)
             return
@@ -110,15 +115,31 @@ def rm(
 ) -> None:
     """Give up a host that will not come back. Its workspaces go to DataLost; recover continues from the archive."""
     with reached(url, token) as server:
-        found = server.get(f"/api/v1/nodes/{node}")
+        with _known(node):
+            found = server.get(_path(node))
         if found["homes"] and not accept_loss:
             raise CommandFailed(
                 f"{node} holds {found['homes']} homes. If it can come back, wait for it; if it can't, what is in no "
-                "archive is lost: codehub node rm --accept-loss",
+                f"archive is lost: codehub node rm {node} --accept-loss",
                 Exit.CONFLICT,
             )
-        server.delete(f"/api/v1/nodes/{node}")
+        with _known(node):
+            server.delete(_path(node))
         say(f"{node} is removed.")
+
+
+def _path(node: str) -> str:
+    return f"/api/v1/nodes/{quote(node, safe='')}"
+
+
+@contextmanager
+def _known(node: str) -> Iterator[None]:
+    try:
+        yield
+    except CommandFailed as error:
+        if error.exit_code is not Exit.NOT_FOUND:
+            raise
+        raise CommandFailed(f"There is no node {node!r}: codehub node ls", Exit.NOT_FOUND, code=error.code) from error
 
 
 def _followed(server: Server, node: Node, timeout: float | None, *, quiet: bool) -> Node:

@@ -1,15 +1,20 @@
 """Options that many commands share."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, TypeVar
 
 import typer
 
 from starter.commands.failure import CommandFailed, Exit
 from starter.commands.kept_logins import DEFAULT_URL, KeptLogins, normal_url
+from starter.commands.running_stack import running_url
 from starter.commands.server import ANSWER_SECONDS, Server
 from starter.commands.words import parse_seconds, parse_ttl
+
+Kind = TypeVar("Kind", bound=StrEnum)
 
 Url = Annotated[
     str | None,
@@ -17,7 +22,7 @@ Url = Annotated[
         "--url",
         envvar="CODEHUB_URL",
         metavar="URL",
-        help=f"The server. Unset: that of the last login, else {DEFAULT_URL}.",
+        help=f"The server. Unset: that of the last login, else the codehub up that runs here, else {DEFAULT_URL}.",
     ),
 ]
 Token = Annotated[
@@ -26,6 +31,26 @@ Token = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON, for scripts.")]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Follow it to its end.")]
+
+
+def one_of(kind: type[Kind]) -> Callable[[str | Kind], Kind]:
+    """A parser for its values, in whatever case they are typed."""
+
+    def parse(typed: str | Kind) -> Kind:
+        try:
+            return kind(typed.upper())
+        except ValueError as error:
+            known = ", ".join(one.lower() for one in kind)
+            raise typer.BadParameter(f"{str(typed)!r} is none of {known}") from error
+
+    return parse
+
+
+def completing(kind: type[StrEnum]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return [one.lower() for one in kind if one.lower().startswith(incomplete.lower())]
+
+    return complete
 
 
 def _seconds(typed: str | float) -> float:
@@ -90,4 +115,4 @@ def server(url: str | None, token: str | None, patience: float = ANSWER_SECONDS)
 
 
 def chosen_url(url: str | None, kept: KeptLogins) -> str:
-    return normal_url(url or kept.latest_url or DEFAULT_URL)
+    return normal_url(url or kept.latest_url or running_url(os.environ) or DEFAULT_URL)

@@ -1,7 +1,7 @@
 """What the server refuses, told with what this person can do about it."""
 
 from starter.commands.failure import CommandFailed, Exit
-from starter.commands.names import all_workspaces
+from starter.commands.names import all_workspaces, called
 from starter.commands.screen import Workspace
 from starter.commands.server import Server
 
@@ -18,8 +18,8 @@ def _told(server: Server, error: CommandFailed, ws: Workspace | None) -> str | N
             return f"{ws['name']} is busy with {ws['operation']}: try again when it has ended."
         case "in_error" if ws and ws["error_reason"]:
             return (
-                f"{ws['name']} is in ERROR, {ws['error_reason']}. `codehub explain {ws['name']}` says what to mend; "
-                f"then `codehub recover {ws['name']}`."
+                f"{ws['name']} is in ERROR, {ws['error_reason']}. `codehub explain {called(ws)}` says what to mend; "
+                f"then `codehub recover {called(ws)}`."
             )
         case "limit_per_user":
             return f"{error.message}{_places(server, ws)}"
@@ -34,9 +34,10 @@ def _places(server: Server, ws: Workspace | None) -> str:
         if error.exit_code is Exit.NOT_LOGGED_IN:
             raise
         return ""
-    taken = [ws["name"] for ws in everything if ws["desired_state"] == "RUNNING" and ws["phase"] != "ERROR"]
+    taken = [ws for ws in everything if ws["desired_state"] == "RUNNING" and ws["phase"] != "ERROR"]
     if not taken:
         return ""
+    names = ", ".join(str(ws["name"]) for ws in taken)
     if owner:
-        return f" {owner}'s are {', '.join(taken)}: only {owner} can stop one."
-    return f" Yours are {', '.join(taken)}: codehub stop {taken[0]}"
+        return f" {owner}'s are {names}: only {owner} can stop one."
+    return f" Yours are {names}: codehub stop {called(taken[0])}"

@@ -40,7 +40,7 @@ def fill(environment: Mapping[str, str]) -> Filled:
     """
     data = Path(environment.get("CODEHUB_DATA") or DEFAULT_DATA)
     try:
-        running = {str(name): str(value) for name, value in json.loads(_file(data).read_text()).items()}
+        running = _published(data)
     except PermissionError:
         told = f"A codehub up may run in {data.resolve()}, but only its owner may use its services."
         return Filled(environment, told)
@@ -56,6 +56,26 @@ def fill(environment: Mapping[str, str]) -> Filled:
     return Filled(
         {**environment, **unset}, f"Using the services of the codehub up in {data.resolve()}." if unset else None
     )
+
+
+def running_url(environment: Mapping[str, str]) -> str | None:
+    """Where the `up` that runs here is reached by its users."""
+    data = Path(environment.get("CODEHUB_DATA") or DEFAULT_DATA)
+    try:
+        running = _published(data)
+        host, port = running["CODEHUB_HOST"], running["CODEHUB_PORT"]
+    except (OSError, ValueError, AttributeError, KeyError):
+        return None
+    return local_url(host, port) if _is_held(data / "lock") else None
+
+
+def local_url(host: str, port: object) -> str:
+    """Of a server that listens on `host`, from its own machine."""
+    return f"http://{'127.0.0.1' if host in {'0.0.0.0', '::'} else host}:{port}"  # noqa: S104
+
+
+def _published(data: Path) -> dict[str, str]:
+    return {str(name): str(value) for name, value in json.loads(_file(data).read_text()).items()}
 
 
 def _down(environment: Mapping[str, str], data: Path) -> str | None:

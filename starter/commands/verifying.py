@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 )
 def verify(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Only this workspace: its name, id, or how its id begins.")
+        str | None,
+        typer.Argument(metavar="NAME", help="Only this workspace: its name, id, or how its id begins (6 characters)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

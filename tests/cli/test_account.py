@@ -3,7 +3,10 @@
 import asyncio
 import json
 import socket
+from pathlib import Path
 
+from starter.commands.running_stack import publish
+from starter.embedded.lock import DataLock
 from tests.api.world import PASSWORD, Api, Person
 from tests.cli.console import Cli, Terminal
 
@@ -110,6 +113,33 @@ async def test_at_a_terminal_it_asks_and_the_password_is_not_shown(nobody: Cli, 
     assert PASSWORD not in screen
     assert f"Logged in at {api.url} as alice" in screen.replace("\n", " ")
     assert (await nobody("ls")).code == 0
+
+
+async def test_the_codehub_that_runs_here_is_proposed(nobody: Cli, tmp_path: Path) -> None:
+    """At whatever port, and before that of an earlier login; the commands mean it, too, where there was none."""
+    (tmp_path / "run").mkdir()
+    publish(tmp_path, {"CODEHUB_HOST": "0.0.0.0", "CODEHUB_PORT": "8123"})
+    here = nobody.having(CODEHUB_DATA=str(tmp_path))
+
+    def proposed() -> str:
+        with Terminal(here, "login") as terminal:
+            terminal.until("Server [")
+            terminal.until("]:")
+            return terminal.screen
+
+    with DataLock(tmp_path):
+        assert "Server [http://127.0.0.1:8123]:" in await asyncio.to_thread(proposed)
+        assert "codehub login --url http://127.0.0.1:8123" in (await here("ls")).err
+    assert "Server [http://127.0.0.1:8000]:" in await asyncio.to_thread(proposed)
+
+
+async def test_a_server_that_does_not_answer_is_told_before_the_password_is_asked_for(nobody: Cli) -> None:
+    def talk() -> tuple[int, str]:
+        with Terminal(nobody, "login", "--url", "http://127.0.0.1:1", "-u", "alice", columns=200) as terminal:
+            return terminal.end(), terminal.screen
+
+    code, screen = await asyncio.to_thread(talk)
+    assert (code, "Password" in screen) == (7, False), screen
 
 
 async def test_a_password_over_the_open_net_is_warned_of(nobody: Cli) -> None:

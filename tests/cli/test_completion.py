@@ -49,6 +49,7 @@ async def test_names_and_commands_are_offered(shell: Cli, api: Api, alice: Perso
     assert sorted(await offered(shell, "codehub start d")) == ["demo", "draft"]
     assert await offered(shell, "codehub arch") == ["archive"]
     assert "--standby-ttl" in await offered(shell, "codehub create x --st")
+    assert await offered(shell, "codehub create x --state st") == ["standby"]
     assert await offered(shell.having(CODEHUB_URL="http://127.0.0.1:1"), "codehub start d") == []
 
 

@@ -52,6 +52,8 @@ async def test_a_limit(nobody: Cli, database_url: str) -> None:
         refused = await nobody("create", "second", "--json")
         assert (refused.code, refused.error["code"]) == (5, "limit_per_user")
         assert "codehub stop first" in refused.error["message"]
+        assert (await nobody("rename", "first", "my first")).code == 0
+        assert "codehub stop 'my first'" in (await nobody("create", "second")).err
 
 
 async def test_not_logged_in(nobody: Cli) -> None:

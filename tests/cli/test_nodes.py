@@ -1,5 +1,7 @@
 """`codehub node ls|rm` at a real API; draining is tests/nodes'."""
 
+import pytest
+
 from adapters.postgres.nodes import Nodes, Registration
 from tests.api.world import Api, Person
 from tests.cli.console import Cli
@@ -30,5 +32,15 @@ async def test_a_host_with_homes_is_given_up_only_by_saying_so(nobody: Cli, api:
     await _silent(api, "a", "b")
     await api.row(await alice.workspace(), node="b", phase="STANDBY")
     refused = await nobody("node", "rm", "b")
-    assert (refused.code, "--accept-loss" in refused.err) == (4, True)
+    assert (refused.code, "codehub node rm b --accept-loss" in refused.err) == (4, True)
     assert (await nobody("node", "rm", "b", "--accept-loss")).code == 0
+
+
+@pytest.mark.parametrize(
+    "words", [("drain", "nosuch"), ("uncordon", "nosuch"), ("rm", "nosuch"), ("rm", "a/../nosuch")]
+)
+async def test_a_host_that_is_not_there_is_named(nobody: Cli, api: Api, words: tuple[str, str]) -> None:
+    await api.person("admin", is_admin=True)
+    await nobody.login(api.url, "admin")
+    refused = await nobody("node", *words)
+    assert (refused.code, refused.err) == (3, f"codehub: There is no node {words[1]!r}: codehub node ls\n")

@@ -172,6 +172,7 @@ async def test_verify_one(operator: Cli, database: Database, store: S3ArchiveSto
         assert words in ambiguous.err
     one = await operator("verify", theirs[:36], "--json")
     assert [item["owner"] for item in one.json["items"]] == ["bob"]
+    assert (await operator("verify", theirs[:5])).code == 3
     assert (await operator("verify", "nothing")).code == 3
 
 

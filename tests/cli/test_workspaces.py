@@ -79,7 +79,8 @@ async def test_create(cli: Cli, api: Api, alice: Person) -> None:
 async def test_names(cli: Cli, api: Api, alice: Person) -> None:
     """A name, an id, or the beginning of an id; a name comes first; what is ambiguous is listed."""
     ids = ["aaaa1111-0000-4000-8000-000000000000", "aaaa2222-0000-4000-8000-000000000000"]
-    for workspace_id, name in zip(ids, ("one", "aaaa1"), strict=True):
+    ids += ["bbbbbbbb-0000-4000-8000-000000000000", "bbbbbbbb-0000-4000-8000-000000000001"]
+    for workspace_id, name in zip(ids, ("one", "aaaa1", "three", "four"), strict=True):
         await api.deps.database.execute(
             "INSERT INTO workspaces (id, owner_user_id, name, image_ref, desired_state)"
             " VALUES ($1, $2, $3, 'i', 'STANDBY')",
@@ -87,11 +88,13 @@ async def test_names(cli: Cli, api: Api, alice: Person) -> None:
             alice.id,
             name,
         )
-    for given, meant in {"one": 0, ids[0]: 0, ids[0].upper(): 0, "aaaa11": 0, "aaaa2": 1, "aaaa1": 1}.items():
+    for given, meant in {"one": 0, ids[0]: 0, ids[0].upper(): 0, "aaaa11": 0, "aaaa22": 1, "aaaa1": 1}.items():
         assert (await cli("show", given, "--json")).json["id"] == ids[meant], given
-    ambiguous = await cli("show", "aaaa")
+    ambiguous = await cli("show", "bbbbbb")
     assert ambiguous.code == 2
-    assert all(workspace_id in ambiguous.err for workspace_id in ids)
+    assert all(workspace_id in ambiguous.err for workspace_id in ids[2:])
+    slip = await cli("stop", "aaaa2")
+    assert (slip.code, "Of an id, give at least 6 characters." in slip.err) == (3, True)
     missing = await cli("show", "ane")
     assert (missing.code, "Did you mean one?" in missing.err) == (3, True)
     assert (await cli("show", "")).code == 3
@@ -297,6 +300,29 @@ async def test_open_uses_the_browser_that_there_is(cli: Cli, api: Api, alice: Pe
 
     await asyncio.to_thread(look)
     assert seen.read_text() == f"{api.url}/w/{workspace}/\n"
+
+
+async def test_open_says_that_there_is_no_browser(cli: Cli, api: Api, alice: Person) -> None:
+    """A person at a terminal without windows waits for none; a script takes the address, and nothing is said."""
+    workspace = await alice.workspace("demo")
+
+    def look() -> str:
+        with Terminal(cli, "open", "demo", columns=200) as terminal:
+            assert terminal.end() == 0
+            return terminal.screen
+
+    screen = await asyncio.to_thread(look)
+    assert screen.startswith(f"{api.url}/w/{workspace}/\n")
+    assert "No browser here: open this address." in screen
+    assert "No browser" not in (await cli("open", "demo")).err
+
+
+@pytest.mark.parametrize("words", [("create", "x", "--state", "foo"), ("ls", "--phase", "foo")])
+async def test_a_choice_that_is_none_is_said_in_plain_words(cli: Cli, words: tuple[str, ...]) -> None:
+    refused = await cli(*words)
+    assert refused.code == 2
+    assert "'foo' is none of " in refused.err
+    assert "Value error" not in refused.err
 
 
 async def test_rename_and_set(cli: Cli, api: Api, alice: Person) -> None:

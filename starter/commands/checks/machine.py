@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from settings import Settings
 from starter.commands.checks.finding import Findings, Watch, bad, ok, warning
 from starter.commands.failure import CommandFailed
+from starter.commands.running_stack import local_url
 from starter.commands.server import Server
 from starter.commands.words import size
 
@@ -52,8 +53,7 @@ async def check_disk(settings: Settings) -> Findings:
 
 
 async def check_api(settings: Settings) -> Findings:
-    host = "127.0.0.1" if settings.codehub_host in {"0.0.0.0", "::"} else settings.codehub_host  # noqa: S104
-    url = f"http://{host}:{settings.codehub_port}"
+    url = local_url(settings.codehub_host, settings.codehub_port)
     with Watch() as watch:
         try:
             ready = await asyncio.to_thread(_ready, url)
