@@ -105,7 +105,7 @@ def _told(entry: Entry, deps: Dependencies, activity: LastActivity | None, chang
         "what_to_do": told.what_to_do,
         "next_step": asdict(step) if step else None,
         "last_activity": {"at": last.at, "kind": last.kind} if last else None,
-        "last_change": CauseBody.of(change) if change else None,
+        "last_change": CauseBody.of(change, ws.phase) if change else None,
     }
 
 
