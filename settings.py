@@ -5,6 +5,7 @@ import socket
 from base64 import b64decode
 from collections.abc import Mapping
 from datetime import timedelta
+from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import MappingProxyType
@@ -38,7 +39,9 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 # Whoever sets one of these means codehub, even where it knows no such setting (docs/adr/0016).
-_OWN = ("COORDINATOR_", "RECONCILER_", "TTL_", "IDLE_", "LIMITS_", "REDIS_CHANNEL_", "GC_", "ACTIVITY_")
+_OWN = ("CODEHUB_", "COORDINATOR_", "RECONCILER_", "TTL_", "IDLE_", "LIMITS_", "REDIS_CHANNEL_", "GC_", "ACTIVITY_")
+# Of the command line and of the tests, which read them by themselves.
+_OTHERS = frozenset({"CODEHUB_TOKEN", "CODEHUB_USERNAME", "CODEHUB_CONFIG", "CODEHUB_REPORT"})
 WITHOUT_MEANING: Mapping[str, str] = MappingProxyType(
     {
         "REDIS_CHANNEL_WAKE_PREFIX": "wakes go from PostgreSQL to Temporal and pass no channel of Redis",
@@ -309,10 +312,15 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
 def without_effect(environment: Mapping[str, str]) -> dict[str, str]:
     """What is set as if it were a setting of codehub, and why it does nothing."""
     return {
-        name: WITHOUT_MEANING.get(name, "codehub has no such setting")
+        name: WITHOUT_MEANING.get(name) or _unknown(name)
         for name, value in sorted(environment.items())
-        if value and name.startswith(_OWN) and name.lower() not in Settings.model_fields
+        if value and name.startswith(_OWN) and name.lower() not in Settings.model_fields and name not in _OTHERS
     }
+
+
+def _unknown(name: str) -> str:
+    meant = get_close_matches(name.lower(), Settings.model_fields, n=1, cutoff=0.8)
+    return f"codehub has no such setting{f': is {meant[0].upper()} meant?' if meant else ''}"
 
 
 def required(settings: Settings, *names: str) -> None:

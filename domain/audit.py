@@ -51,7 +51,8 @@ class Change:
     request_id: str | None = None
 
 
-def in_words(change: Change) -> str:
+def in_words(change: Change, phase: str | None = None) -> str:
+    """`phase` is where the workspace is by now, for a reader who asks how it is and not what happened then."""
     who = _who(change)
     match change.action:
         case action if change.subject == "node":
@@ -71,7 +72,8 @@ def in_words(change: Change) -> str:
         case "revoked":
             text = f"{who} revoked it"
         case "drifted":
-            text = f"it was found {_after(change, 'phase')} instead of {_before(change, 'phase')}"
+            back = f", and is {phase} again" if phase == _before(change, "phase") else ""
+            text = f"it was found {_after(change, 'phase')} instead of {_before(change, 'phase')}{back}"
         case _:
             text = f"{who} changed {', '.join(sorted(_shown(name) for name in change.changes)) or 'nothing'}"
     return f"{text} ({change.reason})" if change.reason else text

@@ -20,9 +20,9 @@ class CauseBody(BaseModel):
     words: str = Field(description="All of it in a sentence.")
 
     @classmethod
-    def of(cls, change: Change) -> Self:
+    def of(cls, change: Change, phase: str | None = None) -> Self:
         fields = {name: getattr(change, name) for name in cls.model_fields if hasattr(change, name)}
-        return cls.model_validate({**fields, "words": in_words(change)})
+        return cls.model_validate({**fields, "words": in_words(change, phase)})
 
 
 class ChangeBody(CauseBody):

@@ -184,4 +184,9 @@ def _problem(problem: dict[str, Any]) -> str:
             return f"{where}: missing"
         case "string_pattern_mismatch":
             return f"{where}: {PATTERNS_IN_WORDS.get(problem['ctx']['pattern'], problem['msg'])}"
-    return f"{where}: {problem['msg'].removeprefix('Value error, ')}"
+        case "string_too_long":
+            return f"{where}: at most {problem['ctx']['max_length']} characters"
+        case "string_too_short":
+            least = problem["ctx"]["min_length"]
+            return f"{where}: {f'at least {least} characters' if least > 1 else 'must not be empty'}"
+    return f"{where}: {problem['msg'].removeprefix('Value error, ').replace('Input should be', 'must be')}"

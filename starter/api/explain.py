@@ -129,7 +129,7 @@ def _told(
         "recovering": asdict(told.recovering) if told.recovering else None,
         "next_step": asdict(step) if step else None,
         "last_activity": {"at": last.at, "kind": last.kind} if last else None,
-        "last_change": CauseBody.of(change) if change else None,
+        "last_change": CauseBody.of(change, ws.phase) if change else None,
     }
 
 

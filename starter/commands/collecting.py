@@ -72,7 +72,7 @@ def _told(report: "GcReport", owner: str | None, settings: "Settings") -> list[s
     if owner is not None:
         told = f"The bucket {settings.s3_bucket} is that of another installation ({owner}): nothing was touched."
         return [f"{told} Give each installation a bucket of its own (S3_BUCKET)."]
-    lines = [f"{report.listed} objects, {report.orphans} of them orphans."]
+    lines = [f"{_count(report.listed, 'object')} in the bucket (an archive has several), {report.orphans} orphaned."]
     if report.held:
         lines.append(
             "The database is older than the store, as after a restore from a backup: nothing is deleted. "

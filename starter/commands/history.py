@@ -14,10 +14,10 @@ from starter.commands.screen import (
     amount,
     cell,
     facts,
-    fitted,
     next_step,
     print_json,
     put,
+    put_log,
     say,
     state,
     when,
@@ -28,7 +28,7 @@ from starter.commands.words import ago, moment, took
 if TYPE_CHECKING:
     from rich.text import Text
 
-_COLUMNS = {"STARTED": 50, "OPERATION": 0, "OUTCOME": 0, "TOOK": 45, "TRIES": 60, "BYTES": 65, "BECAUSE": 75}
+_COLUMNS = {"STARTED": 50, "OPERATION": 0, "OUTCOME": 0, "TOOK": 62, "TRIES": 70, "FILES": 76, "BECAUSE": 60}
 
 
 @examples(
@@ -69,17 +69,15 @@ def _unless(step: str, told: dict[str, Any]) -> str:
 
 
 def _row(one: dict[str, Any], now: datetime) -> "dict[str, str | Text]":
-    from rich.text import Text
-
     outcome = one["outcome"] or "under way"
     label = f"{outcome} {one['error_reason']}" if one["error_reason"] else outcome
     return {
         "STARTED": ago(moment(one["started_at"]), now),
         "OPERATION": one["operation"],
-        "OUTCOME": Text(label, style=COLOURS.get(outcome, "yellow")),
+        "OUTCOME": cell(label, COLOURS.get(outcome, "yellow")),
         "TOOK": took(one["duration_seconds"]),
         "TRIES": str(one["attempts"]) if one["attempts"] > 1 else "",
-        "BYTES": amount(one["bytes_done"], one["bytes_total"]),
+        "FILES": amount(one["bytes_done"], one["bytes_total"]),
         "BECAUSE": cell((one.get("cause") or {}).get("words", "")),
     }
 
@@ -109,7 +107,8 @@ def log(
 ) -> None:
     """Show the operations of a workspace, latest first.
 
-    What it was and what made it begin, when, how long it took, in how many attempts, and how it ended.
+    What it was and what made it begin, when, how long it took, in how many attempts, and how it ended; and how much
+    was in the home that was archived or restored (`codehub verify` tells how large the archive is).
     """
     with reached(url, token, as_json=as_json) as server:
         ws = find(server, name, owner)
@@ -120,7 +119,7 @@ def log(
         if not page["items"]:
             say(f"{titled(ws)} had no operation yet.")
             return
-        put(fitted(_COLUMNS, [_row(one, server.now) for one in page["items"]], wide="BECAUSE"))
+        put_log(_COLUMNS, [_row(one, server.now) for one in page["items"]], last="BECAUSE", wide="OUTCOME")
         if page["total"] > len(page["items"]):
             say(f"… and {page['total'] - len(page['items'])} older ones (--limit).")
         failed = next((one for one in page["items"] if one["error_message"]), None)

@@ -1,5 +1,6 @@
 """`codehub ls`, `codehub show`."""
 
+import contextlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -134,8 +135,7 @@ def _facts(ws: Workspace, told: dict[str, Any], server: Server) -> "list[tuple[s
         ("since", when(ws["phase_changed_at"], now)),
         ("created", when(ws["created_at"], now)),
         ("image", ws["image_ref"]),
-        ("sleeps after", _ttl(ws["standby_ttl_seconds"])),
-        ("archived after", _ttl(ws["archive_ttl_seconds"])),
+        *_idle_times(ws, server),
     ]
     # Of another's, an admin sees the owner, and not what they wrote into it; the address is open to the owner only.
     optional = {
@@ -181,12 +181,19 @@ def _coming(ws: Workspace, steps: dict[str, dict[str, Any]], now: datetime) -> s
     return next_step(steps.get(ws["id"]), now)
 
 
-def _ttl(seconds: int | None) -> str:
+def _idle_times(ws: Workspace, server: Server) -> list[tuple[str, str]]:
+    names = {"sleeps after": "standby_ttl_seconds", "archived after": "archive_ttl_seconds"}
+    defaults: dict[str, int] = {}
+    if any(ws[name] is None for name in names.values()):
+        # Without them there is all the rest to show.
+        with contextlib.suppress(CommandFailed):
+            defaults = server.get("/api/v1/installation")["ttl"]
+    return [(label, _ttl(ws[name], defaults.get(name))) for label, name in names.items()]
+
+
+def _ttl(seconds: int | None, default: int | None) -> str:
     from datetime import timedelta
 
-    match seconds:
-        case None:
-            return "the installation's default"
-        case 0:
-            return "never"
-    return span(timedelta(seconds=seconds))
+    if seconds is None:
+        return "the installation's default" if default is None else f"{_ttl(default, None)} (default)"
+    return span(timedelta(seconds=seconds)) if seconds else "never"

@@ -26,8 +26,9 @@ class Display(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def show(self, ws: Workspace, told: dict[str, Any] | None) -> None:
-        """`told` is the latest `workspace_progress`; without one, the workspace's own progress has to do."""
+    def show(self, ws: Workspace, told: dict[str, Any] | None, trouble: str | None = None) -> None:
+        """`told` is the latest `workspace_progress`; without one, the workspace's own progress has to do. `trouble` is
+        what the last attempt had to say, or why nothing is heard."""
 
     def end(self, *, well: bool) -> None:
         """Nothing more comes."""
@@ -44,6 +45,7 @@ class Lines:
         self._moving = _Moving("NONE")
         self._told_at = 0.0
         self._failures = 0
+        self._trouble: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -53,13 +55,16 @@ class Lines:
     ) -> None:
         return
 
-    def show(self, ws: Workspace, told: dict[str, Any] | None) -> None:
+    def show(self, ws: Workspace, told: dict[str, Any] | None, trouble: str | None = None) -> None:
         operation, now = ws["operation"], time.monotonic()
+        new, self._trouble = trouble if trouble != self._trouble else None, trouble
         if operation != self._moving.operation or ws["error_count"] > self._failures:
             self._moving, self._told_at, self._failures = _Moving(operation), now, ws["error_count"]
             if operation != "NONE":
-                note(f"{ws['name']}: {step(ws)}")
+                note(f"{ws['name']}: {step(ws)}{f': {trouble}' if trouble else ''}")
             return
+        if new:
+            note(f"{ws['name']}: {new}")
         moved = self._moving.look(ws, told)
         if moved and now - self._told_at >= LINE_SECONDS:
             self._told_at = now
@@ -80,6 +85,7 @@ class Bars:
             _Clock(),
             _Bar(bar_width=self._bar),
             TextColumn("{task.fields[moved]}", markup=False),
+            TextColumn("{task.fields[trouble]}", style="yellow", markup=False),
             console=err(),
         )
         self._task: TaskID | None = None
@@ -95,18 +101,18 @@ class Bars:
     ) -> None:
         self._progress.stop()
 
-    def show(self, ws: Workspace, told: dict[str, Any] | None) -> None:
+    def show(self, ws: Workspace, told: dict[str, Any] | None, trouble: str | None = None) -> None:
         operation = ws["operation"]
         if operation != self._moving.operation or self._task is None:
             self._finish(well=True)
             self._moving = _Moving(operation)
-            self._task = self._progress.add_task("", total=None, moved="", mark="")
+            self._task = self._progress.add_task("", total=None, moved="", trouble="", mark="")
         moved, self._step = self._moving.look(ws, told), step(ws)
         label = NOT_BEGUN if operation == "NONE" else step(ws, moved)
-        self._progress.update(self._task, description=label)
-        if moved:
-            # Beside the mark, the clock, the bar, and a blank after each.
-            room = err().width - len(label) - self._bar - 13
+        # Beside the mark, the clock, the bar, and a blank after each.
+        room = err().width - len(label) - self._bar - 13
+        self._progress.update(self._task, description=label, trouble=_cut(trouble or "", room + self._bar), moved="")
+        if moved and not trouble:
             # One more than there are: a task that is complete stops its clock, and more may come (see Stage).
             total = moved["bytes_total"] and moved["bytes_total"] + 1
             self._progress.update(self._task, moved=fitting(moved, room), completed=moved["bytes_done"], total=total)
@@ -124,7 +130,9 @@ class Bars:
             # Who has succeeded has moved all of it, also what was not told in time.
             done = (self._moving.total if well else None) or self._moving.done
             moved, mark = size(done) if done else "", "[green]✓[/]" if well else "[red]✗[/]"
-            self._progress.update(self._task, total=1, completed=1, mark=mark, moved=moved, description=self._step)
+            self._progress.update(
+                self._task, total=1, completed=1, mark=mark, moved=moved, trouble="", description=self._step
+            )
         self._task = None
 
 
@@ -144,6 +152,12 @@ class _Moving:
             return None
         self.done, self.total = max(self.done, moved["bytes_done"]), moved["bytes_total"]
         return moved
+
+
+def _cut(text: str, room: int) -> str:
+    """To what fits: a line that wraps would leave its rest on the screen."""
+    line = " ".join(text.split())
+    return line if len(line) <= room else f"{line[: max(0, room - 1)]}…"
 
 
 class _Mark(SpinnerColumn):

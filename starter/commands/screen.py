@@ -100,6 +100,26 @@ def put(made: "Table") -> None:
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
+def put_log(least: Mapping[str, int], rows: "list[dict[str, str | Text]]", last: str, wide: str) -> None:
+    """A table; where it is too wide for the terminal, its column `last` goes below each line, and is not cut off."""
+    from rich.measure import Measurement
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console, whole = out(), fitted(least, rows, wide=last)
+    if Measurement.get(console, console.options.update(max_width=_UNLIMITED), whole).maximum <= console.width:
+        put(whole)
+        return
+    with console.capture() as captured:
+        console.print(fitted({name: width for name, width in least.items() if name != last}, rows, wide=wide))
+    head, *lines = captured.get().splitlines()
+    sys.stdout.write(f"{head.rstrip()}\n")
+    for line, row in zip(lines, rows, strict=True):
+        sys.stdout.write(f"{line.rstrip()}\n")
+        if row[last] and console.width >= least[last]:
+            console.print(Padding(Text(str(row[last]), style="dim"), (0, 0, 0, 2), expand=False))
+
+
 def facts(pairs: "list[tuple[str, str | Text]]") -> "Table":
     """What belongs to one thing, line by line."""
     from rich.table import Table

@@ -45,10 +45,8 @@ def verify(
     elif not found:
         say("There is no archive to verify.")
     else:
-        read = size(sum(one.size for one in found))
-        say(
-            f"{len(found) - len(bad)} of {len(found)} archives are intact ({read} in {took(time.monotonic() - began)})."
-        )
+        read = f"{size(sum(one.size for one in found))} packed, in {took(time.monotonic() - began)}"
+        say(f"{len(found) - len(bad)} of {len(found)} archives are intact ({read}).")
     if bad:
         raise typer.Exit(1)
 
@@ -76,7 +74,7 @@ async def _verify(settings: "Settings", name: str | None, *, quiet: bool) -> "li
 def _line(one: "Inspected") -> str:
     match one.outcome:
         case "intact":
-            return f"✓ {one.title}  {one.message or size(one.size)}"
+            return f"✓ {one.title}  {one.message or f'{size(one.size)} packed'}"
         case "unknown":
             return f"! {one.title}  {one.message}"
     return f"✗ {one.title}  {one.outcome}: {one.message} ({one.archive_key})"

@@ -1,6 +1,7 @@
 """`--wait`: follow a workspace until it is where it was asked to be."""
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ LOOK_SECONDS = 1.0
 LOOK_BESIDE_EVENTS_SECONDS = 5.0
 # A server that restarts comes back; one that is away for longer is not waited for.
 AWAY_SECONDS = 60.0
+AWAY = "codehub does not answer, trying again"
 
 
 def wait_for(server: Server, ws: Workspace, goal: Goal, timeout: float | None, *, as_json: bool) -> Workspace | None:
@@ -41,9 +43,13 @@ class _Waiting:
     timeout: float | None
     display: Display
     live: bool = False
+    away: bool = False
     began: float = 0.0
     looked_at: float = 0.0
     answered_at: float = 0.0
+    failures: int = 0
+    said: str | None = None
+    """What the last of the failed attempts had to say."""
 
     def story(self) -> str:
         ws = self.ws
@@ -55,7 +61,8 @@ class _Waiting:
         current: Workspace | None = self.ws
         while (verdict := self.goal.judge(current)) is Verdict.WAITING and current is not None:
             self.ws = current
-            self.display.show(current, None)
+            self._listen()
+            self.display.show(current, None, AWAY if self.away else self.said)
             current = self._next(events)
         self.ws = current or self.ws
         self.display.end(well=verdict is Verdict.REACHED)
@@ -85,11 +92,13 @@ class _Waiting:
                     self.live = False
                 case "workspace_updated" if event.body["id"] == self.ws["id"]:
                     self.answered_at = time.monotonic()
+                    self.away = False
                     return event.body
                 case "workspace_deleted" if event.body["id"] == self.ws["id"]:
                     return None
                 case "workspace_progress" if event.body["id"] == self.ws["id"]:
-                    self.display.show(self.ws, event.body)
+                    self.away = False
+                    self.display.show(self.ws, event.body, self.said)
 
     def _event(self, events: Stream, seconds: float) -> Event | None:
         try:
@@ -114,9 +123,23 @@ class _Waiting:
                 return None
             if error.exit_code is not Exit.UNREACHABLE or time.monotonic() - self.answered_at > AWAY_SECONDS:
                 raise
+            self.away = True
             return self.ws
         self.answered_at = time.monotonic()
+        self.away = False
         return found
+
+    def _listen(self) -> None:
+        """Each failed attempt is asked once for what it had to say."""
+        if self.ws["error_count"] == self.failures:
+            return
+        self.failures, self.said = self.ws["error_count"], None
+        if not self.failures:
+            return
+        # Why is beside the point while nobody answers: looking will tell of that.
+        with suppress(CommandFailed):
+            (latest, *_) = self.server.get(f"{path(self.ws)}/operations", limit=1)["items"] or [{}]
+            self.said = latest.get("error_message")
 
     def _failure(self, verdict: Verdict) -> CommandFailed:
         ws = self.ws

@@ -146,6 +146,9 @@ async def test_drift_is_told_apart_from_what_was_asked_for(api: Api, alice: Pers
     log = (await alice("GET", f"/api/v1/workspaces/{workspace}/operations")).json["items"]
     assert log[0]["cause"]["actor_kind"] == "drift"
     assert log[0]["cause"]["words"].startswith("it was found STANDBY instead of RUNNING")
+    await api.row(workspace, phase="RUNNING", operation="NONE", op_id=None, op_started_at=None)
+    told = (await alice("GET", f"/api/v1/workspaces/{workspace}/explain")).json["last_change"]["words"]
+    assert told == "it was found STANDBY instead of RUNNING, and is RUNNING again"
 
 
 async def test_somebody_at_the_database_does_not_go_unseen(api: Api, alice: Person, database_url: str) -> None:

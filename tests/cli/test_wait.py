@@ -48,8 +48,9 @@ async def test_it_ends_where_it_was_to_go(cli: Cli, api: Api, alice: Person) -> 
         await wanted(api, workspace, "RUNNING")
         await api.busy(workspace, "STARTING")
         await told(process, "demo: STARTING")
+        await api.deps.database.execute("UPDATE operations SET error_message = 'no such image'")
         await api.row(workspace, error_count=1)
-        await told(process, "demo: STARTING, failed 1 time")
+        await told(process, "demo: STARTING, failed 1 time: no such image")
         await api.row(workspace, phase="RUNNING", error_count=0, **ENDED)
         result = await ended(process)
     assert (result.code, result.json["phase"], result.json["operation"]) == (0, "RUNNING", "NONE")
@@ -188,10 +189,35 @@ async def test_a_server_that_restarts_is_waited_for(nobody: Cli, api: Api, alice
             await told(process, "demo: STARTING")
             await proxy.refuse()
             await api.row(workspace, phase="RUNNING", **ENDED)
+            await told(process, "demo: codehub does not answer, trying again")
             await asyncio.sleep(3)
             assert process.returncode is None
             await proxy.heal()
             assert (await ended(process)).code == 0
+
+
+async def test_at_a_terminal_it_says_what_is_wrong(nobody: Cli, api: Api, alice: Person) -> None:
+    """Why the last attempt failed, as much as fits into its line; that nobody answers; and neither once it is over."""
+    workspace = await alice.workspace("demo")
+    async with FaultProxy(api.url) as proxy:
+        await nobody.login(proxy.url, "alice")
+        with Terminal(nobody, "start", "demo", "--wait", columns=80) as terminal:
+            await wanted(api, workspace, "RUNNING")
+            await api.busy(workspace, "STARTING")
+            await api.deps.database.execute(
+                "UPDATE operations SET error_message = $1", "Image gone:1 can't be pulled:\n" + "no such tag " * 20
+            )
+            await api.row(workspace, error_count=2)
+            await asyncio.to_thread(terminal.until, "Image gone:1 can't be pulled: no")
+            assert max(map(len, terminal.screen.splitlines())) <= 80
+            await proxy.refuse()
+            await asyncio.to_thread(terminal.until, "codehub does not answer, trying again")
+            await api.row(workspace, phase="RUNNING", error_count=0, **ENDED)
+            await proxy.heal()
+            assert await asyncio.to_thread(terminal.end) == 0
+    over = [line for line in terminal.screen.splitlines() if line.startswith("✓ STARTING")]
+    assert over
+    assert not any("pulled" in line or "answer" in line for line in over), over
 
 
 async def test_without_live_events_it_looks(nobody: Cli, database_url: str) -> None:

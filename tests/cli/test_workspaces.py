@@ -278,6 +278,11 @@ async def test_log(cli: Cli, api: Api, alice: Person) -> None:
         # Whole columns give way, before what they say is cut off.
         assert ("TOOK" in lines[0], "STARTING" in lines[1]) == (columns == 80, True)
         assert not any("…" in line for line in lines)
+    await api.deps.database.execute(
+        "UPDATE operations SET outcome = 'FAILED', error_reason = 'ImagePullFailed', attempts = 3, finished_at = now()"
+    )
+    lines = await asyncio.to_thread(look, 70)
+    assert ("FAILED ImagePullFailed" in lines[1], lines[2]) == (True, "  alice created it, to be STANDBY")
 
 
 async def test_open_prints_the_address(cli: Cli, api: Api, alice: Person) -> None:

@@ -120,10 +120,21 @@ def test_what_has_no_effect_is_told() -> None:
             "IDLE_OTHER": "",
             "REDIS_PASSWORD": "secret-word",
             "TTL": "1",
+            "CODEHUB_PROT": "1",
+            "CODEHUB_FURTHER": "1",
+            "CODEHUB_TOKEN": "the command line's",
         }
     )
-    assert list(told) == ["GC_DLEAY", "IDLE_TIMER_SECONDS", "REDIS_CHANNEL_WAKE_PREFIX"]
-    assert told["GC_DLEAY"] == "codehub has no such setting"
+    assert list(told) == [
+        "CODEHUB_FURTHER",
+        "CODEHUB_PROT",
+        "GC_DLEAY",
+        "IDLE_TIMER_SECONDS",
+        "REDIS_CHANNEL_WAKE_PREFIX",
+    ]
+    assert told["CODEHUB_FURTHER"] == "codehub has no such setting"
+    assert told["CODEHUB_PROT"] == "codehub has no such setting: is CODEHUB_PORT meant?"
+    assert told["GC_DLEAY"] == "codehub has no such setting: is GC_DELAY meant?"
     assert "TTL_STANDBY_SECONDS" in told["IDLE_TIMER_SECONDS"]
 
 
