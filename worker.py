@@ -259,9 +259,9 @@ def garbage_collector(
 
 def actuators(runtime: Runtime, homes: Homes, bucket: Bucket, transfers: Transfers) -> Mapping[Operation, Actuator]:
     """Every operation, and what does it."""
-    archiving = Archiving(homes, runtime, bucket, transfers)
+    archiving = Archiving(homes, bucket, transfers)
     return {
-        **ResourceActuators(runtime, transfers.fence).by_operation(),
+        **ResourceActuators(runtime, transfers.fence, transfers.store.ports_of_others).by_operation(),
         Operation.ARCHIVING: archiving.archive,
         Operation.CREATE_EMPTY_ARCHIVE: archiving.create_empty,
         Operation.RESTORING: Restoring(homes, runtime, bucket.archives, transfers).restore,

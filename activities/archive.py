@@ -17,7 +17,6 @@ from activities.bucket import Bucket
 from activities.transfer import Progress, Transfers
 from adapters.archive_store import ArchiveStore, SmallObject
 from adapters.homes import Homes
-from adapters.runtime import Runtime
 from adapters.transfer.bridge import from_thread
 from adapters.transfer.pack import Packed, Unrestorable, pack
 from adapters.transfer.tarscan import TarBroken
@@ -42,7 +41,6 @@ def _new_id() -> OperationId:
 @dataclass(frozen=True, slots=True)
 class Archiving:
     homes: Homes
-    runtime: Runtime
     bucket: Bucket
     transfers: Transfers
     now: Callable[[], datetime] = _now
@@ -143,7 +141,8 @@ class Archiving:
         await self.archives.upload(key, parts, partial(self.transfers.fence, attempt))
         return self._meta(attempt, packed, sockets=0)
 
-    def _meta(self, attempt: Attempt, packed: Packed, sockets: int) -> ArchiveMeta:
+    def _meta(self, attempt: Attempt, packed: Packed, sockets: int | None) -> ArchiveMeta:
+        left_out = {"sockets": sockets, "devices": packed.scanner.devices}
         return ArchiveMeta(
             format_version=FORMAT_VERSION,
             workspace_id=attempt.workspace.id,
@@ -152,7 +151,8 @@ class Archiving:
             size=packed.size,
             raw_size=packed.raw_size,
             entries=packed.scanner.entries,
-            left_out={"sockets": sockets, "devices": packed.scanner.devices},
+            files=packed.scanner.files,
+            left_out={what: count for what, count in left_out.items() if count is not None},
             codehub_version=version("codehub"),
             created_at=self.now(),
         )
@@ -178,7 +178,7 @@ class Archiving:
             return False
 
     async def _save(self, attempt: Attempt, key: str, meta: ArchiveMeta) -> None:
-        await self.archives.settle()
+        await self.archives.settle(key)
         saved = await self.transfers.store.save_archive_key(
             attempt.workspace.id, attempt.op_id, attempt.number, key, meta.summary | {"left_out": meta.left_out}
         )

@@ -16,7 +16,7 @@ from temporalio import activity
 
 from activities.bucket import Bucket
 from adapters.archive_store import ArchiveStore, OpenUpload, StoredObject
-from adapters.postgres.garbage import Garbage, Orphan
+from adapters.postgres.garbage import Garbage, GcState, Orphan
 from adapters.telemetry.metrics import GC_DELETED, GC_DELETED_BYTES, GC_REFUSED, GC_UPLOADS
 from domain.gc import Claims, is_protected, is_uploading, operation_of, workspace_of
 from domain.naming import meta_key
@@ -55,7 +55,7 @@ class GarbageCollector:
         return report
 
     async def _collect(self, report: GcReport, *, accepted: bool) -> None:
-        state, stored = await self.garbage.state(), await self._stored_run()
+        stored, state = await self._runs()
         older = stored > state.run
         if older:
             log.warning("database_is_older_than_store", database_run=state.run, store_run=stored)
@@ -78,8 +78,8 @@ class GarbageCollector:
 
     async def _foresee(self, report: GcReport, *, accepted: bool) -> None:
         """What `_collect` would do now. It changes nothing."""
-        state = await self.garbage.state()
-        older = await self._stored_run() > state.run
+        stored, state = await self._runs()
+        older = stored > state.run
         report.held = not accepted and (state.held or older)
         async for orphans in self._found(report, accepted=accepted):
             self._name(report.keys, [orphan.key for orphan in orphans])
@@ -115,10 +115,14 @@ class GarbageCollector:
         log.error("bucket_of_another_installation", owner=owner, ours=self.installation)
         return False
 
-    async def _stored_run(self) -> int:
-        """How many runs the store has seen: more than the database, where that is an older backup."""
+    async def _runs(self) -> tuple[int, GcState]:
+        """How many runs the store has seen, and the database: fewer, where it is an older backup.
+
+        In this order: a run counts in the database first, so one that goes on meanwhile leaves that ahead of the store.
+        """
         body = await self.archives.read(RUN_KEY)
-        return int(body) if body and _RUN.fullmatch(body) else 0
+        stored = int(body) if body and _RUN.fullmatch(body) else 0
+        return stored, await self.garbage.state()
 
     async def _batches(self) -> AsyncIterator[list[StoredObject]]:
         batch: list[StoredObject] = []

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from adapters.telemetry.metrics import OPERATION, TIME_IN_PHASE, WAKE_LATENCY
 from domain.model import Operation, Workspace
+from domain.pacing import is_paused
 from domain.plan import Action, Decision
 
 
@@ -15,9 +16,9 @@ def measure(before: Workspace, after: Workspace, decision: Decision, now: dateti
         began = before.op_started_at or now
         outcome = "failed" if after.error_reason is not None else "succeeded"
         OPERATION.labels(before.operation, outcome).observe(_seconds(began, now))
-    # Woken to go somewhere: not by drift, and not as the next step of a longer way.
+    # Woken to go somewhere: not by drift, also where that had to wait, and not as the next step of a longer way.
     is_woken = before.operation is Operation.NONE and before.phase.value != before.desired_state.value
-    if decision.action is Action.CLAIM and is_woken and before.error_reason is None:
+    if decision.action is Action.CLAIM and is_woken and not is_paused(before) and before.error_reason is None:
         WAKE_LATENCY.observe(_seconds(before.updated_at, now))
 
 

@@ -25,6 +25,8 @@ from adapters.postgres.workspaces import Begun
 from adapters.telemetry.metrics import ATTEMPT_FAILURES
 from domain.errors import (
     ActionFailed,
+    ContainerWithoutVolume,
+    DataLost,
     OperationTimeout,
     Unreachable,
     WorkspaceError,
@@ -40,6 +42,7 @@ log = structlog.get_logger()
 WORKER_SHUTDOWN = "WorkerShutdown"
 _MESSAGE_LIMIT = 2000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 3.0
+_END_SECONDS = 30.0
 _NOTICEABLE = timedelta(seconds=1)
 """What an operation waited before it began. Less is not worth a write."""
 
@@ -95,6 +98,8 @@ class Operator:
                     ATTEMPT_FAILURES.labels(operation, reason_of(error)).inc()
                     # Without its causes, which Temporal would store, too: they may be in words of the workspace.
                     failure = await self._counted(request, error)
+                    if failure.non_retryable and operation is Operation.STARTING:
+                        await self._end_what_was_started(request, error)
                     raise failure.with_traceback(error.__traceback__) from None
 
     async def _attempt(self, operation: Operation, request: OperateInput, pulse: Pulse) -> Step:
@@ -121,27 +126,19 @@ class Operator:
         limit = asyncio.timeout((timeout - ran).total_seconds())
         try:
             async with limit:
-                return await self._acted(operation, attempt)
+                return await self._patiently(operation, attempt)
         except TimeoutError as error:
             if not limit.expired():
                 raise
             text = f"the operation took longer than its timeout of {timeout.total_seconds():g} s"
             raise OperationTimeout(text) from error
 
-    async def _acted(self, operation: Operation, attempt: Attempt) -> Step:
-        """Act, and see that it is done."""
-        await self._act(operation, attempt)
-        step = await self.reconciler.step(attempt.workspace.id, attempt=attempt)
-        if step.kind is StepKind.RUN and step.op_id == attempt.op_id:
-            raise ActionFailed(f"{operation} returned, but what was observed does not show it complete")
-        return step
-
-    async def _act(self, operation: Operation, attempt: Attempt) -> None:
+    async def _patiently(self, operation: Operation, attempt: Attempt) -> Step:
         clock = asyncio.get_running_loop().time
         pause, until = _FIRST_PAUSE, None
         while True:
             try:
-                return await self.actuators[operation](attempt)
+                return await self._acted(operation, attempt)
             except Unreachable as error:
                 until = until or clock() + self.patience.total_seconds()
                 if clock() + pause > until:
@@ -151,12 +148,37 @@ class Operator:
             pause = min(pause * 2, _LONGEST_PAUSE)
             attempt = await self._again(attempt)
 
+    async def _acted(self, operation: Operation, attempt: Attempt) -> Step:
+        """Act, and see that it is done."""
+        await self.actuators[operation](attempt)
+        step = await self.reconciler.step(attempt.workspace.id, attempt=attempt)
+        if step.kind is StepKind.RUN and step.op_id == attempt.op_id:
+            raise ActionFailed(f"{operation} returned, but what was observed does not show it complete")
+        return step
+
     async def _again(self, attempt: Attempt) -> Attempt:
         """The same attempt on the row as it is now, unless a later one has taken over meanwhile."""
         ws = await self.reconciler.store.load(attempt.workspace.id)
         if ws is None or not await self.reconciler.store.is_current(attempt.op_id, attempt.number):
             raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
         return replace(attempt, workspace=ws)
+
+    async def _end_what_was_started(self, request: OperateInput, error: Exception) -> None:
+        """What runs, and did not become RUNNING, would run on outside of all limits: nobody looks at ERROR. Where the
+        home is in doubt it is left: it may be the last to hold it."""
+        if isinstance(error, DataLost | ContainerWithoutVolume):
+            return
+
+        async def fence() -> None:
+            ws = await self.reconciler.store.load(request.workspace_id)
+            if ws is None or ws.op_id != request.op_id:
+                raise Superseded(f"{request.op_id} is over")
+
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await self.reconciler.runtime.stop(request.workspace_id, fence)
+        except (WorkspaceError, DatabaseUnavailable, Superseded, TimeoutError) as reason:
+            log.warning("container_of_failed_start_stays", error=outline(reason))
 
     async def _counted(self, request: OperateInput, error: Exception) -> ApplicationError:
         reason = reason_of(error)

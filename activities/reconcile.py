@@ -7,7 +7,7 @@ recent, and else has the node asked.
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import structlog
@@ -18,17 +18,19 @@ from activities.attempt import Attempt, Superseded
 from activities.measures import measure, measure_failure
 from activities.placing import Placing, is_placed
 from adapters.archive_store import ArchiveObserver
+from adapters.postgres.starts import Starts
 from adapters.postgres.workspaces import Loaded, WorkspaceStore
 from adapters.runtime import Runtime
 from adapters.telemetry.metrics import RECONCILE_CONFLICTS, RECONCILING, timed
 from domain.apply import apply
-from domain.errors import MAX_RETRIES
-from domain.judge import Judgement, judge, needs_archive
+from domain.errors import MAX_RETRIES, Unreachable
+from domain.judge import Judgement, judge, needs_archive, who_kept_silent
 from domain.knowledge import has_home, is_recent, remembered, says_nothing_new
 from domain.model import Operation, OperationId, Phase, Workspace, WorkspaceId
 from domain.naming import DEFAULT_NODE
 from domain.observation import UNKNOWN_RESOURCES, Observation, Presence, Resources
-from domain.plan import DEFAULT_TIMEOUTS, Action, Decision, Timeouts, decide
+from domain.pacing import MOST, is_paused, pause_before_start
+from domain.plan import DEFAULT_TIMEOUTS, START, Action, Decision, Timeouts, decide
 from workflows.messages import (
     FAIL,
     RECONCILE,
@@ -129,11 +131,15 @@ class Reconciler:
             seen = await self.observe(loaded, unseen=unseen)
             judgement = judge(ws, seen, now)
             decision = decide(ws, judgement, seen, now, self.timeouts, attempted=loaded.attempted)
+            if decision == START:
+                decision = await self._paced(ws, now)
             saved = await self._saved(loaded, judgement, decision, seen, attempt.number if attempt else None)
             if saved is not None:
                 row, decision = saved
                 _tell(ws, row, decision)
                 measure(ws, row, decision, now)
+                if attempt is not None and decision.action is Action.RESUME and (silent := who_kept_silent(ws, seen)):
+                    raise Unreachable(f"{silent} did not answer when it was asked whether {row.operation} is done")
                 return self._step(row, decision, looks, loaded)
             if attempt is not None and not await self.store.is_current(attempt.op_id, attempt.number):
                 raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
@@ -198,6 +204,11 @@ class Reconciler:
         if node is not None and node.removed:
             return True
         return not has_home(ws) and (self._is_lost(loaded) or (node is not None and node.cordoned))
+
+    async def _paced(self, ws: Workspace, now: datetime) -> Decision:
+        """Whoever asked for it is not kept waiting, nor a container that ended once or twice."""
+        pause = pause_before_start(await Starts(self.store.database).latest(ws.id, MOST), now)
+        return START if pause is None else Decision(Action.PAUSE, pause=pause)
 
     async def _saved(
         self, loaded: Loaded, judgement: Judgement, decision: Decision, seen: Observation, attempt: int | None
@@ -273,6 +284,9 @@ class Reconciler:
             case Action.LOOK_AGAIN:
                 wait = self.pace.look_again(looks).total_seconds()
                 return Step(StepKind.WAIT, status, wait_seconds=wait, looking=True)
+            case Action.PAUSE if decision.pause is not None:
+                left = decision.pause.until - loaded.now
+                return Step(StepKind.WAIT, status, wait_seconds=left.total_seconds())
         return Step(StepKind.WAIT, status, wait_seconds=self.pace.rest().total_seconds())
 
 
@@ -281,6 +295,9 @@ def _message(decision: Decision) -> str | None:
 
 
 def _tell(before: Workspace, after: Workspace, decision: Decision) -> None:
+    if decision.pause is not None and not is_paused(before):
+        pause = decision.pause
+        log.warning("container_keeps_ending", workspace=after.id, starts=pause.starts, until=pause.until.isoformat())
     if before.phase is not after.phase or decision.action in {Action.CLAIM, Action.FAIL}:
         log.info(
             "reconciled",

@@ -1,12 +1,12 @@
 """PROVISIONING, STARTING, STOPPING, DELETING: what is done to containers and volumes (SPEC 5)."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from activities.attempt import Actuator, Attempt
 from adapters.runtime import Runtime
-from domain.model import Operation
+from domain.model import Operation, WorkspaceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,8 @@ class ResourceActuators:
     runtime: Runtime
     fence: Callable[[Attempt], Awaitable[None]]
     """Raises when a later attempt has taken over, or the operation is over."""
+    taken: Callable[[WorkspaceId, str], Awaitable[Collection[int]]]
+    """Ports of a node at which somebody may still look for another workspace than this one."""
 
     def by_operation(self) -> Mapping[Operation, Actuator]:
         return {
@@ -28,7 +30,8 @@ class ResourceActuators:
 
     async def start(self, attempt: Attempt) -> None:
         ws = attempt.workspace
-        await self.runtime.start(ws.id, ws.image_ref, attempt.op_id, partial(self.fence, attempt))
+        taken = await self.taken(ws.id, ws.node) if ws.node else ()
+        await self.runtime.start(ws.id, ws.image_ref, attempt.op_id, partial(self.fence, attempt), taken)
 
     async def stop(self, attempt: Attempt) -> None:
         await self.runtime.stop(attempt.workspace.id, partial(self.fence, attempt))

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,10 +13,11 @@ from activities.transfer import Progress, Transfers
 from adapters.archive_store import ArchiveStore
 from adapters.homes import Homes, HomeSink
 from adapters.runtime import Runtime
+from adapters.tasks import end
 from adapters.transfer.bridge import Pipe
 from adapters.transfer.unpack import Unpacked, unpack
 from domain.archive import ArchiveMeta
-from domain.errors import ActionFailed, ArchiveCorrupted, DataLost, Unreachable
+from domain.errors import ActionFailed, ArchiveCorrupted, DataLost, Unreachable, WorkspaceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,11 @@ class Restoring:
                 await self._fill(attempt, sink, ws.archive_key, meta)
         except ArchiveCorrupted:
             await self.homes.remove(ws.id, fence)
+            raise
+        except ActionFailed:
+            # Worth nothing, and where the disk is full all others on it wait for the room.
+            with suppress(WorkspaceError):
+                await self.homes.remove(ws.id, fence)
             raise
         await self.transfers.point("restore_extracted")
         marked = await self.transfers.store.save_restore_marker(
@@ -85,8 +91,7 @@ class Restoring:
         try:
             yield pipe
         finally:
-            feeder.cancel()
-            await asyncio.gather(feeder, return_exceptions=True)
+            await end([feeder])
             # Wakes a thread that still reads.
             pipe.fail(Unreachable("the transfer was given up"))
 
@@ -107,6 +112,5 @@ async def _done(pipe: Pipe, extracted: Coroutine[None, None, None]) -> None:
         await asyncio.shield(extracting)
     except asyncio.CancelledError:
         pipe.fail(Unreachable("the transfer was given up"))
-        extracting.cancel()
-        await asyncio.gather(extracting, return_exceptions=True)
+        await end([extracting])
         raise

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -13,6 +13,7 @@ from activities.integrity import is_intact
 from adapters.archive_store import ArchiveStore
 from adapters.postgres.database import DatabaseUnavailable
 from adapters.postgres.workspaces import WorkspaceStore
+from adapters.tasks import end
 from adapters.telemetry.metrics import TRANSFER, TRANSFERRED
 from domain.archive import ArchiveMeta
 from domain.errors import Unreachable
@@ -54,13 +55,15 @@ class Transfers:
         began = monotonic()
         try:
             async with asyncio.timeout(self.stall_seconds) as deadline:
-                reporter = asyncio.create_task(self._report(attempt, progress, deadline))
+                over = asyncio.Event()
+                reporter = asyncio.create_task(self._report(attempt, progress, deadline, over))
                 try:
                     yield
                     await self._save(attempt, progress)
                 finally:
-                    reporter.cancel()
-                    await asyncio.gather(reporter, return_exceptions=True)
+                    # Said, too: what it is in the middle of may lose a cancellation (see adapters.tasks).
+                    over.set()
+                    await end([reporter])
         except TimeoutError as error:
             raise Unreachable(f"the transfer stood still for {self.stall_seconds:g} s") from error
         finally:
@@ -92,17 +95,21 @@ class Transfers:
         if self.reached is not None:
             await self.reached(name)
 
-    async def _report(self, attempt: Attempt, progress: Progress, deadline: asyncio.Timeout) -> None:
+    async def _report(
+        self, attempt: Attempt, progress: Progress, deadline: asyncio.Timeout, over: asyncio.Event
+    ) -> None:
         before = -1
         loop = asyncio.get_running_loop()
-        while True:
+        while not over.is_set():
             now = (progress.moved or progress.done)()
             if now != before:
                 before = now
                 deadline.reschedule(loop.time() + self.stall_seconds)
             # Also of what stands still: its pace falls.
             await self._save(attempt, progress)
-            await asyncio.sleep(self.report_seconds)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.report_seconds):
+                    await over.wait()
 
     async def _save(self, attempt: Attempt, progress: Progress) -> None:
         told = progress.told(attempt.number)

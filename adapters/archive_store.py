@@ -93,8 +93,8 @@ class ArchiveStore(ArchiveObserver, Protocol):
         `body` already, so that a store which takes what it should refuse changes nothing."""
         ...
 
-    async def settle(self) -> None:
-        """What was stored until now outlives a loss of power."""
+    async def settle(self, key: str) -> None:
+        """What was uploaded under this key outlives a loss of power; raises where the disk did not keep it."""
         ...
 
     def list_objects(self) -> AsyncIterator[StoredObject]: ...

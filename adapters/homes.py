@@ -17,8 +17,8 @@ class HomeStream(Protocol):
     def __iter__(self) -> Iterator[bytes]: ...
 
     @property
-    def sockets(self) -> int:
-        """How many sockets were left out, known at the end."""
+    def sockets(self) -> int | None:
+        """How many sockets were left out, known at the end; None where nobody says."""
         ...
 
 

@@ -1,6 +1,6 @@
 """The interface to what runs workspaces. Every call is idempotent: run again after any crash, same world."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -31,9 +31,14 @@ class Runtime(Protocol):
         ...
 
     async def start(
-        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence = unfenced
+        self,
+        workspace_id: WorkspaceId,
+        image_ref: str,
+        op_id: OperationId,
+        fence: Fence = unfenced,
+        taken: Collection[int] = (),
     ) -> None:
-        """Run the container on the existing volume and return once its port answers.
+        """Run the container on the existing volume and return once its port answers. The port is none of `taken`.
 
         Never makes a volume: where it is missing, raises DataLost and leaves nothing behind. The fence is asked when
         the container is there and does not run yet: from then on whoever comes later removes it first.

@@ -72,7 +72,8 @@ class Installation:
 async def installed() -> AsyncIterator[Installation]:
     """On the engine that is there, or a private one."""
     async with services() as stack, _processes(stack, "starter.cli worker") as (env, url, session):
-        engine = docker.DockerClient(base_url=stack.env["DOCKER_HOST"])
+        # It keeps connections per URL, and closes the oldest while they are in use: no floor may fail for that.
+        engine = docker.DockerClient(base_url=stack.env["DOCKER_HOST"], num_pools=10_000, max_pool_size=100)
         built = await asyncio.to_thread(image.build, stack.env["DOCKER_HOST"], "bench")
         async with following(session, url) as followed:
             yield Installation(url, session, engine, built, env, stack, followed)

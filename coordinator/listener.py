@@ -5,10 +5,12 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
-from adapters.postgres.database import DatabaseUnavailable, connect
+from adapters.postgres.database import Connection, DatabaseUnavailable, connect
+from adapters.postgres.lock import keep_alive
 from adapters.redis.events import EVERYONE, NO_WORKSPACE, Event, EventKind
 from adapters.tasks import end
 from coordinator.publisher import Publisher
@@ -20,6 +22,7 @@ log = structlog.get_logger()
 
 WAKE_CHANNEL = "ws_wake"
 EVENTS = {"ws_sse": EventKind.UPDATED, "ws_deleted": EventKind.DELETED, "logins_changed": EventKind.LOGINS}
+_SPEAK_INTERVAL = 2.0
 
 
 @dataclass(slots=True)
@@ -38,11 +41,11 @@ class EventListener:
                 await connection.add_listener(channel, self._on(kind))
             # What changed while nobody listened: screens look again, and the sweep finds who was not woken.
             self.publisher.add(Event(EventKind.REFRESH, EVERYONE))
-            await _until(closed, self.wakes.run, self.publisher.run)
+            await _until(closed, self.wakes.run, self.publisher.run, partial(_speak, connection))
         finally:
             with suppress(Exception):
                 await connection.close(timeout=1)
-        raise DatabaseUnavailable("the listener's connection was closed")
+        raise DatabaseUnavailable("the listener's connection was closed, or came to nothing")
 
     def _on_wake(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         body = json.loads(str(payload))
@@ -54,6 +57,15 @@ class EventListener:
             self.publisher.add(Event(kind, UserId(body["user_id"]), WorkspaceId(body.get("id", NO_WORKSPACE))))
 
         return notify
+
+
+async def _speak(connection: Connection) -> None:
+    """Until nobody answers. A connection on which nothing is said may be dropped on the way, and neither end is told:
+    it would hear nothing for ever."""
+    with suppress(DatabaseUnavailable):
+        while True:
+            await asyncio.sleep(_SPEAK_INTERVAL)
+            await keep_alive(connection)
 
 
 async def _until(closed: asyncio.Event, *work: Callable[[], Awaitable[None]]) -> None:

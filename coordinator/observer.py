@@ -76,6 +76,8 @@ class Observer:
 
     async def _note_changed(self, changed: set[WorkspaceId], arrived: asyncio.Event) -> None:
         async with self.runtime.watch() as changes:
+            # What changed while nobody listened: an engine that was restarted has ended all of them.
+            await self.sweep()
             async for workspace_id in changes:
                 changed.add(workspace_id)
                 arrived.set()

@@ -4,8 +4,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from domain.judge import Judgement
-from domain.model import DesiredState, HomeContext, Operation, OperationId, Phase, Workspace
+from domain.model import Condition, ConditionName, DesiredState, HomeContext, Operation, OperationId, Phase, Workspace
 from domain.observation import ContainerState, Observation
+from domain.pacing import KEEPS_ENDING, Pause
 from domain.plan import Action, Decision, claim
 
 PLACED_BY = frozenset({Operation.PROVISIONING, Operation.RESTORING})
@@ -33,6 +34,8 @@ def apply(
         case Action.FAIL:
             failed = _without_operation(row)
             row = replace(failed, phase=Phase.ERROR, error_reason=decision.reason, error_count=max(1, row.error_count))
+        case Action.PAUSE if decision.pause is not None:
+            row = _paused(row, decision.pause)
         case Action.GONE:
             row = replace(_without_operation(row), error_count=0)
     if not _goes_on(row):
@@ -84,6 +87,14 @@ def _claimed(row: Workspace, operation: Operation, op_id: OperationId, now: date
         node=node if operation in PLACED_BY else row.node,
         move_to=None if operation in PLACED_BY else row.move_to,
     )
+
+
+def _paused(row: Workspace, pause: Pause) -> Workspace:
+    """The row says so, for those who ask why nobody is on the way."""
+    name = ConditionName.CONTAINER_READY
+    since = row.conditions[name].last_transition_time
+    ended = Condition(status=False, reason=KEEPS_ENDING, message=pause.in_words(), last_transition_time=since)
+    return replace(row, conditions={**row.conditions, name: ended})
 
 
 def _without_operation(row: Workspace) -> Workspace:

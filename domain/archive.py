@@ -23,15 +23,19 @@ class ArchiveMeta(BaseModel):
     raw_size: int = Field(ge=0)
     """Bytes of the tar in it."""
     entries: int = Field(ge=0)
+    """Members of the tar: directories, links and all."""
+    files: int | None = Field(None, ge=0)
+    """Of these, regular files and hard links. None: made by a codehub that did not count them."""
     left_out: dict[str, int] = {}
-    """Sockets and devices, which no archive can hold."""
+    """Sockets and devices, which no archive can hold. What is not named was not counted; null would be more than an
+    older codehub can read."""
     codehub_version: str
     created_at: datetime
 
     @property
     def summary(self) -> dict[str, object]:
         """For the operation log."""
-        return {"archive_size": self.size, "raw_size": self.raw_size, "entries": self.entries}
+        return {"archive_size": self.size, "raw_size": self.raw_size, "entries": self.entries, "files": self.files}
 
 
 def read_meta(body: bytes, workspace_id: WorkspaceId, key: str) -> ArchiveMeta:

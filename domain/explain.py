@@ -8,6 +8,7 @@ from types import MappingProxyType
 from domain.errors import MAX_RETRIES
 from domain.judge import waits_for_node
 from domain.model import ConditionName, DesiredState, ErrorReason, Operation, Phase, Workspace
+from domain.pacing import is_paused
 from domain.placement import NO_PLACE
 from domain.plan import DEFAULT_TIMEOUTS, Timeouts, goal, plan
 from domain.recovering import Recovering, recovering, vanished
@@ -148,6 +149,8 @@ def _waiting_for(ws: Workspace, max_retries: int) -> str | None:
         return f"A place on a node: {volume.message}."
     if ws.phase is Phase.ERROR and ws.desired_state is not DesiredState.DELETED:
         return "A person: nothing happens by itself in ERROR." if ws.error_reason else "Its workflow."
+    if is_paused(ws):
+        return f"Its next start: {ws.conditions[ConditionName.CONTAINER_READY].message}."
     coming = plan(ws.phase, goal(ws, ws.phase))
     if coming is Operation.NONE:
         return None
@@ -163,6 +166,8 @@ def _attempts(failed: int, max_retries: int) -> str:
 def _what_to_do(ws: Workspace, accepts: Recovering | None) -> str | None:
     if waits_for_node(ws):
         return "Bring the host and its worker back (codehub node ls). If it is gone for good: codehub node rm."
+    if is_paused(ws):
+        return "See why it ends: it may run out of memory. To try at once: stop it, then start it."
     if ws.phase is not Phase.ERROR or not ws.error_reason:
         return None
     advice = _ERRORS[ws.error_reason][1]

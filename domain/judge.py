@@ -47,6 +47,13 @@ def needs_archive(ws: Workspace, resources: Resources) -> bool:
     return not holds_home or ws.operation in {Operation.ARCHIVING, Operation.CREATE_EMPTY_ARCHIVE}
 
 
+def who_kept_silent(ws: Workspace, seen: Observation) -> str | None:
+    """Of those who had to be asked."""
+    if not seen.resources.known:
+        return "the Docker engine"
+    return "the object store" if seen.archive is Presence.UNKNOWN and needs_archive(ws, seen.resources) else None
+
+
 def _volume_ready(ws: Workspace, seen: Observation, now: datetime) -> Condition:
     name = ConditionName.VOLUME_READY
     match seen.resources.volume:

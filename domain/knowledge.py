@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from domain.model import ConditionName, Operation, Phase, Workspace
 from domain.observation import ContainerState, Presence, Resources
+from domain.pacing import KEEPS_ENDING
 
 _CONTAINERS: Mapping[str, ContainerState] = MappingProxyType(
     {
@@ -14,6 +15,8 @@ _CONTAINERS: Mapping[str, ContainerState] = MappingProxyType(
         "PortNotAnswering": ContainerState.UNREADY,
         "ContainerStopped": ContainerState.STOPPED,
         "ContainerAbsent": ContainerState.ABSENT,
+        # It may be there or not: whoever goes by the row removes what there is.
+        KEEPS_ENDING: ContainerState.STOPPED,
     }
 )
 _VOLUMES: Mapping[str, Presence] = MappingProxyType(

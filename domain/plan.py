@@ -19,6 +19,7 @@ from domain.model import (
 )
 from domain.naming import archive_key
 from domain.observation import ContainerState, Observation, Presence
+from domain.pacing import Pause
 
 Timeouts = Mapping[Operation, timedelta]
 
@@ -60,6 +61,8 @@ class Action(StrEnum):
     """The operation is claimed and not complete: run it (again)."""
     FAIL = "FAIL"
     """The operation ends in ERROR: it took longer than its timeout, or the home is not what it should be."""
+    PAUSE = "PAUSE"
+    """Its container keeps ending: it is started again, but not yet."""
     GONE = "GONE"
     """Deleted, nothing is left."""
 
@@ -73,6 +76,12 @@ class Decision:
     """The operation that this observation showed to be complete."""
     reason: ErrorReason | None = None
     """Why it failed."""
+    pause: Pause | None = None
+    """Of PAUSE: until when."""
+
+
+START = Decision(Action.CLAIM, Operation.STARTING)
+"""Of a workspace at rest: as the next step of a longer way, something is completed with it."""
 
 
 def decide(

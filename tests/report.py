@@ -95,17 +95,18 @@ def mutations(found: list[dict[str, Any]]) -> str:
     lines = [
         f"{sum(one['found'] for one in found)} of {len(found)} mistakes were found.",
         "",
-        "| promise | the mistake | in | found by |",
-        "|---|---|---|---|",
+        "| promise | the mistake | in | found by | on |",
+        "|---|---|---|---|---|",
     ]
     for one in found:
         by = f"`{one['by']}`" if one["found"] else f"**not found** by `{one['by']}`"
-        lines.append(f"| {one['promise']} | {one['mistake']} | `{one['file']}` | {by} |")
+        lines.append(f"| {one['promise']} | {one['mistake']} | `{one['file']}` | {by} | {one['date']} |")
     return "\n".join(lines)
 
 
 BLOCKS: dict[str, Callable[[Any], str]] = {
     "crash-matrix": crash_matrix,
+    "runner-kills": crash_matrix,
     "promises": promises,
     "mutations": mutations,
 }

@@ -3,11 +3,17 @@
 from activities.attempt import Attempt
 from activities.resources import ResourceActuators
 from adapters.runtime import Runtime
+from domain.model import WorkspaceId
 
 
 def resources(runtime: Runtime) -> ResourceActuators:
-    return ResourceActuators(runtime, _lets_pass)
+    return ResourceActuators(runtime, _lets_pass, _none)
 
 
 async def _lets_pass(_: Attempt) -> None:
     """A fence."""
+
+
+async def _none(_: WorkspaceId, _node: str) -> set[int]:
+    """Ports of others."""
+    return set()

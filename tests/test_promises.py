@@ -54,14 +54,36 @@ def test_the_mistake_can_be_made(mutation: Mutation) -> None:
 
 
 @functools.cache
+def named_in(file: str) -> dict[str, ast.AST]:
+    """What the module calls by a name: its functions, classes and tables."""
+    named: dict[str, ast.AST] = {}
+    for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                named[node.name] = node
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                named[name] = node
+    return named
+
+
 def names_in(file: str) -> dict[str, ast.AST]:
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return {node.name: node for node in functions if node.name.startswith("test_")}
+    return {name: node for name, node in named_in(file).items() if name.startswith("test_")}
 
 
 def is_full(test: str) -> bool:
+    """Whether some of it runs only in full: a mark on the test, on one of its parameters, or on its module, also by
+    way of the tables and functions of its module that they are taken from."""
     file, _, name = test.partition("::")
-    node = names_in(file)[name]
+    named = named_in(file)
+    node = named[name]
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    return any(ast.unparse(decorator) == "pytest.mark.full" for decorator in node.decorator_list)
+    looked_at: set[str] = set()
+    left: list[ast.AST] = [*node.decorator_list, *(named[mark] for mark in ["pytestmark"] if mark in named)]
+    while left:
+        for part in ast.walk(left.pop()):
+            if isinstance(part, ast.Attribute) and ast.unparse(part) == "pytest.mark.full":
+                return True
+            if isinstance(part, ast.Name) and part.id in named and part.id not in looked_at:
+                looked_at.add(part.id)
+                left.append(named[part.id])
+    return False

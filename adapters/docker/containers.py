@@ -1,7 +1,7 @@
 """Containers of workspaces: looking, making, running, ending."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from adapters.docker.config import DockerConfig
 from adapters.docker.engine import Engine
 from adapters.docker.failures import Conflict, NotThere
 from adapters.docker.labels import OPERATION, WORKSPACE, Labels, Role
+from adapters.docker.ports import Ports
 from adapters.docker.spec import container_spec
 from domain.errors import ActionFailed
 from domain.model import OperationId, WorkspaceId
@@ -49,6 +50,7 @@ class Containers:
         self._config = config
         self._labels = Labels(config.installation)
         self._init = True
+        self._ports = Ports()
 
     async def find(self, workspace_id: WorkspaceId) -> Container | None:
         try:
@@ -62,9 +64,12 @@ class Containers:
         found = await self._engine.look(lambda api: api.containers(all=True, filters=filters))
         return dict(self._listed(found))
 
-    async def create(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> str:
+    async def create(
+        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, taken: Collection[int] = ()
+    ) -> str:
         """The id of a container that does not run yet; Conflict when there is one, NoImage."""
-        spec = container_spec(self._config, workspace_id, image_ref, op_id, init=self._init)
+        port = self._ports.next(taken)
+        spec = container_spec(self._config, workspace_id, image_ref, op_id, init=self._init, host_port=port)
         name = container_name(workspace_id)
         made = await self._engine.act(
             lambda api: api.create_container_from_config(spec, name)  # type: ignore[no-untyped-call]

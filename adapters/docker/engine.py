@@ -15,6 +15,7 @@ from adapters.docker.config import DockerConfig
 from adapters.docker.connect import DEFAULT_HOST, Clients
 from adapters.docker.failures import FAILURES, explanation, translate
 from adapters.telemetry.tracing import call_span
+from adapters.transfer.bridge import in_thread
 from domain.errors import Unreachable
 
 T = TypeVar("T")
@@ -114,17 +115,7 @@ class Engine:
             self._clients.close()
 
     def _in_thread(self, call: Callable[[APIClient], T], kind: str) -> "asyncio.Future[T]":
-        job: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                job.set_result(self._run(call, kind))
-            except BaseException as error:  # noqa: BLE001 - handed to whoever awaits
-                job.set_exception(error)
-
-        job.set_running_or_notify_cancel()
-        threading.Thread(target=run, name="docker-stream", daemon=True).start()
-        return asyncio.wrap_future(job)
+        return in_thread(lambda: self._run(call, kind), "docker-stream")
 
     def _run(self, call: Callable[[APIClient], T], kind: str) -> T:
         try:

@@ -19,7 +19,7 @@ class EngineTar:
     """
 
     total: int | None = None
-    sockets = 0
+    sockets: int | None = None
 
     def __init__(self, api: APIClient, container: str, path: str, where: str) -> None:
         # Not by `get_archive`, which keeps the response to itself: it has to be closed while a thread reads from it.

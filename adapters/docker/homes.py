@@ -12,7 +12,7 @@ import socket
 import struct
 import tarfile
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -34,6 +34,7 @@ from adapters.docker.failures import Conflict, NoImage, NotThere
 from adapters.docker.labels import ROLE, Labels, Role
 from adapters.docker.volumes import FENCE_SECONDS, ForeignVolume, Home, Volumes, foreign
 from adapters.homes import HomeSink, HomeStream
+from adapters.transfer.closing import closing, started
 from adapters.transfer.flush import flushing
 from adapters.transfer.proctar import ProcessTar
 from adapters.transfer.proctree import CantEnter, ProcessTree
@@ -63,7 +64,8 @@ class DockerHomes:
             raise DataLost(f"Volume {volume_name(workspace_id)} is gone")
         directory = await self._directory(workspace_id) if self.direct else None
         if directory is not None:
-            with ProcessTar(directory, TOP) as stream:
+            stream = await started(lambda: ProcessTar(directory, TOP))
+            async with closing(stream):
                 yield stream
             return
         async with self._io(workspace_id, OperationId("read")) as container:
@@ -112,14 +114,19 @@ class DockerHomes:
     async def write(self, workspace_id: WorkspaceId, op_id: OperationId) -> AsyncIterator[HomeSink]:
         directory = await self._directory(workspace_id) if self.direct else None
         if directory is not None and (tree := await self._entered(directory)) is not None:
-            with tree, flushing(directory) as rest:
-                await self.cut_off(workspace_id)
-                yield DirectSink(self.engine, tree)
-                # Not while it extracts: whoever watches whether bytes move would take a slow disk for a dead store.
-                await self.engine.transfer(lambda _: rest())
+            async with closing(tree):
+                with flushing(directory) as rest:
+                    await self.cut_off(workspace_id)
+                    yield DirectSink(self.engine, tree)
+                    # Not while it extracts: whoever watches whether bytes move would take a slow disk for a dead store.
+                    await self.engine.transfer(lambda _: rest())
             return
         async with self._io(workspace_id, op_id) as container:
-            yield DockerSink(self.engine, container)
+            # The engine has no call for it.
+            in_sight = await self._in_sight(workspace_id)
+            with flushing(in_sight) if in_sight else nullcontext(lambda: None) as rest:
+                yield DockerSink(self.engine, container)
+                await self.engine.transfer(lambda _: rest())
 
     @asynccontextmanager
     async def _io(self, workspace_id: WorkspaceId, op_id: OperationId) -> AsyncIterator[str]:
@@ -192,9 +199,18 @@ class DockerHomes:
         with suppress(ActionFailed):
             await self.containers.remove(container)
 
+    async def _in_sight(self, workspace_id: WorkspaceId) -> Path | None:
+        """Of a volume whose files this process may not touch, what it can see, as where the engine's folder is mounted
+        into the worker's container: enough to have the file system flushed. The name is nobody else's."""
+        found = await self.engine.look(lambda api: api.inspect_volume(volume_name(workspace_id)))
+        if found.get("Driver") != "local" or found.get("Options"):
+            return None
+        # Around the home, which may be closed to all but its owner.
+        return await self.engine.compute(lambda: _readable(Path(found["Mountpoint"]).parent))
+
     async def _entered(self, directory: Path) -> ProcessTree | None:
         try:
-            return await self.engine.compute(lambda: ProcessTree(directory, TOP))
+            return await started(lambda: ProcessTree(directory, TOP))
         except CantEnter as error:
             log.debug("extracted_by_the_engine", reason=str(error))
             return None

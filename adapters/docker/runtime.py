@@ -1,7 +1,7 @@
 """The runtime of workspaces on one Docker engine."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from weakref import WeakSet
 
@@ -97,9 +97,14 @@ class DockerRuntime:
             raise ActionFailed(f"Volume {volume_name(workspace_id)} is being used by another start")
 
     async def start(
-        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence = unfenced
+        self,
+        workspace_id: WorkspaceId,
+        image_ref: str,
+        op_id: OperationId,
+        fence: Fence = unfenced,
+        taken: Collection[int] = (),
     ) -> None:
-        await self._starting.start(workspace_id, image_ref, op_id, fence)
+        await self._starting.start(workspace_id, image_ref, op_id, fence, taken)
 
     async def stop(self, workspace_id: WorkspaceId, fence: Fence = unfenced) -> None:
         found = await self._containers.find(workspace_id)

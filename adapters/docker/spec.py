@@ -9,9 +9,15 @@ from domain.naming import volume_name
 
 
 def container_spec(
-    config: DockerConfig, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, *, init: bool
+    config: DockerConfig,
+    workspace_id: WorkspaceId,
+    image_ref: str,
+    op_id: OperationId,
+    *,
+    init: bool,
+    host_port: int | None = None,
 ) -> dict[str, Any]:
-    """The body of `POST /containers/create`."""
+    """The body of `POST /containers/create`. Without a `host_port` the engine chooses one."""
     labels = Labels(config.installation)
     port = f"{config.workspace_port}/tcp"
     limits = config.limits
@@ -27,7 +33,7 @@ def container_spec(
             }
         ],
         "NetworkMode": config.network,
-        "PortBindings": {port: [{"HostIp": config.publish_host, "HostPort": ""}]},
+        "PortBindings": {port: [{"HostIp": config.publish_host, "HostPort": str(host_port or "")}]},
         "RestartPolicy": {"Name": "no"},
         "Privileged": False,
         "CapDrop": ["ALL"],

@@ -1,6 +1,7 @@
 """STARTING: from whatever is there to one container that answers."""
 
 import asyncio
+from collections.abc import Collection
 
 import structlog
 
@@ -25,6 +26,7 @@ SLOWEST_POLL = 0.2
 LOOK_EVERY = 0.25
 BAD_REFERENCE = "invalid reference format"
 NO_RULE = "iptables failed"
+PORT_IN_USE = ("port is already allocated", "address already in use")
 FILTER_SECONDS = 5.0
 """How long the engine may be kept from its packet filter: another engine that starts on the machine, or a firewall that
 is being reloaded, takes its chains away for a moment."""
@@ -45,15 +47,17 @@ class Starting:
         self._network = network
         self._config = config
 
-    async def start(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence) -> None:
+    async def start(
+        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence, taken: Collection[int]
+    ) -> None:
         clock = asyncio.get_running_loop().time
         until, pause, patience = clock() + SETTLE_SECONDS, FIRST_POLL, 0.0
         while clock() < until:
             try:
-                running = await self._round(workspace_id, image_ref, op_id, fence)
+                running = await self._round(workspace_id, image_ref, op_id, fence, taken)
             except ActionFailed as error:
                 patience = patience or clock() + FILTER_SECONDS
-                if NO_RULE not in str(error) or clock() > patience:
+                if not _is_worth_another_try(error, patience - clock()):
                     raise
                 log.warning("container_start_again", workspace=workspace_id, reason=str(error))
                 running = None
@@ -66,7 +70,7 @@ class Starting:
         raise ActionFailed(f"Container {container_name(workspace_id)} is being changed by somebody else as well")
 
     async def _round(
-        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence
+        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence, taken: Collection[int]
     ) -> Container | None:
         """One step from what is there; None means: look again."""
         found, home, _, _ = await asyncio.gather(
@@ -93,17 +97,19 @@ class Starting:
                 await self._containers.end(found)
                 return None
             case None:
-                made = await self._create(workspace_id, image_ref, op_id)
+                made = await self._create(workspace_id, image_ref, op_id, taken)
                 return await self._run(workspace_id, made, fence) if made else None
 
-    async def _create(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId) -> str | None:
+    async def _create(
+        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, taken: Collection[int]
+    ) -> str | None:
         try:
             try:
-                return await self._containers.create(workspace_id, image_ref, op_id)
+                return await self._containers.create(workspace_id, image_ref, op_id, taken)
             except NoImage:
                 # Asked for only now: that it is there is the rule, and asking first costs every start a call.
                 await self._images.fetch(image_ref)
-            return await self._containers.create(workspace_id, image_ref, op_id)
+            return await self._containers.create(workspace_id, image_ref, op_id, taken)
         except Conflict:
             log.debug("container_name_taken", workspace=workspace_id)
             return None
@@ -179,3 +185,9 @@ class Starting:
             how = "was paused"
         said = f"; it said last: {words}" if words else ""
         return ActionFailed(f"Container {container_name(workspace_id)} {how} before it answered{said}", words)
+
+
+def _is_worth_another_try(error: ActionFailed, patience: float) -> bool:
+    """With another port, or once the packet filter is back."""
+    text = str(error)
+    return any(words in text for words in PORT_IN_USE) or (NO_RULE in text and patience >= 0)

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import tarfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 from weakref import WeakSet
@@ -105,7 +105,12 @@ class MemoryRuntime:
             self._changed(workspace_id)
 
     async def start(
-        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence = unfenced
+        self,
+        workspace_id: WorkspaceId,
+        image_ref: str,
+        op_id: OperationId,
+        fence: Fence = unfenced,
+        taken: Collection[int] = (),  # noqa: ARG002
     ) -> None:
         self.reach()
         await fence()

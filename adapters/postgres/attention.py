@@ -8,6 +8,7 @@ from adapters.postgres.database import Database
 from adapters.postgres.placements import WAITS_FOR_PLACE
 from domain.model import WorkspaceId
 from domain.observation import ContainerState, Presence, Resources
+from domain.pacing import KEEPS_ENDING, LONGEST
 
 # Somewhere to go and nobody on the way: phase is not what is desired, a person recovered it, or asked (again) for
 # its deletion, or it is to leave its node.
@@ -18,6 +19,13 @@ _UNATTENDED = """
         OR (w.phase IN ('STANDBY', 'RUNNING') AND w.move_to IS NOT NULL AND w.move_to <> w.node))
 """
 
+AWAITED_SINCE = f"""
+    updated_at + CASE WHEN phase = 'STANDBY' AND desired_state = 'RUNNING'
+        AND conditions -> 'infra.container_ready' ->> 'reason' = '{KEEPS_ENDING}'
+        THEN interval '{LONGEST.total_seconds():g} seconds' ELSE interval '0' END
+"""
+"""From when on somebody should be on the way: nobody need be while the next start waits (domain.pacing)."""
+
 # What a phase at rest says about the engine; a part of a home is none. ERROR says nothing, but whoever recovers is told
 # what is there: a volume that is put back, or goes, is looked at. Not on a node that takes none: nobody looks there.
 _HOME = "COALESCE(s.volume AND w.home_ctx ->> 'restoring' IS NULL AND w.home_ctx ->> 'removing' IS NULL, false)"
@@ -25,6 +33,7 @@ _DRIFTED = f"""
     w.operation = 'NONE' AND (
         (w.phase IN ('PENDING', 'ARCHIVED', 'STANDBY', 'RUNNING') AND (
             (w.phase = 'RUNNING') <> COALESCE(s.running, false)
+            OR (w.phase = 'RUNNING' AND s.endpoint <> w.endpoint)
             OR (w.phase IN ('STANDBY', 'RUNNING')) <> {_HOME}))
         OR (w.phase = 'ERROR'
             AND COALESCE(w.conditions -> 'storage.volume_ready' ->> 'status' = 'True', false) <> {_HOME}
@@ -59,7 +68,8 @@ class Attention:
             f"""
             WITH drifted AS (
                 SELECT w.id FROM workspaces w
-                {join} unnest($1::uuid[], $2::boolean[], $3::boolean[]) AS s (id, running, volume) ON s.id = w.id
+                {join} unnest($1::uuid[], $2::boolean[], $3::boolean[], $5::text[])
+                    AS s (id, running, volume, endpoint) ON s.id = w.id
                 WHERE w.node = $4 AND {_DRIFTED}
             ), forgotten AS (
                 UPDATE workspaces SET observed_at = NULL WHERE id IN (
@@ -73,6 +83,7 @@ class Attention:
             [resources.container is ContainerState.READY for resources in seen.values()],
             [resources.volume is Presence.PRESENT for resources in seen.values()],
             node,
+            [resources.endpoint for resources in seen.values()],
         )
         return [WorkspaceId(str(row["id"])) for row in rows]
 
@@ -89,6 +100,7 @@ class Attention:
             f"""
             SELECT w.id, w.updated_at FROM workspaces w
             WHERE ({_UNATTENDED}) AND ({WAITS_FOR_PLACE}) IS NOT TRUE AND w.updated_at < now() - $1::interval
+              AND {AWAITED_SINCE} < now() - $1::interval
             UNION ALL
             SELECT w.id, w.updated_at FROM workspaces w
             JOIN unnest($2::text[], $3::interval[]) AS t (operation, timeout) ON t.operation = w.operation

@@ -140,7 +140,7 @@ class LoggedOperation:
     bytes_done: int | None
     bytes_total: int | None
     left_out: Mapping[str, int] | None
-    """Of an archive: how many sockets and devices are not in it."""
+    """Of an archive: how many sockets and devices are not in it, as far as they were counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,16 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from adapters.postgres.attention import AWAITED_SINCE
 from adapters.postgres.database import Database
 
-_FLEET = """
+_FLEET = f"""
 SELECT phase, operation, COALESCE(error_reason, '') AS error_reason, count(*) AS workspaces,
        extract(epoch FROM now() - min(op_started_at))::float8 AS oldest_operation,
-       extract(epoch FROM now() - min(updated_at) FILTER (
+       extract(epoch FROM now() - min({AWAITED_SINCE}) FILTER (
            WHERE operation = 'NONE' AND phase <> 'ERROR' AND phase <> desired_state))::float8 AS longest_wait
 FROM workspaces WHERE phase <> 'DELETED' GROUP BY 1, 2, 3
-"""
+"""  # noqa: S608 - constant
 # Before its first run: since when there could have been one.
 _GC = """
 SELECT COALESCE(finished_at, (SELECT min(applied_at) FROM schema_migrations)) AS finished_at,

@@ -73,6 +73,13 @@ WHERE w.error_reason = 'Unreachable' AND w.conditions -> 'policy.healthy' ->> 'r
   AND (n.removed_at IS NOT NULL OR n.lost_at IS NULL)
 """
 
+# Who takes it back waits from here on, and then finds everything that was sent off. Somebody who is changing it now is
+# not waited for: all that place homes would wait, too, and its turn comes again in a few seconds.
+_STILL_DRAINED = """
+SELECT name FROM nodes WHERE name = $1 AND drain_started_at IS NOT NULL AND removed_at IS NULL
+FOR NO KEY UPDATE SKIP LOCKED
+"""
+
 # Those that sleep go first, in the order of the index.
 _LEAVERS = """
 SELECT id, (desired_state = 'RUNNING' OR phase = 'RUNNING') AS runs FROM workspaces
@@ -243,7 +250,8 @@ class Nodes:
         return [row["name"] for row in rows]
 
     async def send_off(self, name: str, at_once: int) -> list[WorkspaceId]:
-        """Keep a place elsewhere for the next homes of a drained node, and let them go there."""
+        """Keep a place elsewhere for the next homes of a drained node, and let them go there. None of one that was
+        taken back since somebody looked."""
         await self.database.execute(_NO_PLACES)
         if not await self.database.fetch(_LEAVERS, name, 1):
             # It is drained, as a rule: nobody else has to wait for a look at where nothing goes.
@@ -251,6 +259,8 @@ class Nodes:
             return []
         async with Placements(self.database).deciding() as deciding:
             connection = deciding.connection
+            if await connection.fetchval(_STILL_DRAINED, name) is None:
+                return []
             under_way = await connection.fetchval(_UNDER_WAY)
             leavers = await connection.fetch(f"{_LEAVERS} FOR UPDATE SKIP LOCKED", name, max(0, at_once - under_way))
             places = await deciding.places()

@@ -203,6 +203,16 @@ class WorkspaceStore:
         )
         return found is True
 
+    async def ports_of_others(self, workspace_id: WorkspaceId, node: str) -> set[int]:
+        """Of this node's workspaces that are RUNNING by their rows, whether or not their containers are still there."""
+        rows = await self.database.fetch(
+            "SELECT endpoint FROM workspaces"
+            " WHERE node = $1 AND phase = 'RUNNING' AND endpoint IS NOT NULL AND id <> $2",
+            node,
+            workspace_id,
+        )
+        return {int(row["endpoint"].rpartition(":")[2]) for row in rows}
+
     async def save_archive_key(
         self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str, context: Context
     ) -> bool:

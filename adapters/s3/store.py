@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import structlog
@@ -13,7 +12,7 @@ from botocore.exceptions import ClientError
 from adapters.archive_store import LARGEST_SMALL, Fence, OpenUpload, SmallObject, StoredObject
 from adapters.s3.client import AWAY, NotStored, S3Config, code_of, is_missing, open_client, translated
 from adapters.s3.multipart import Moved, Multipart
-from adapters.transfer.flush import flush
+from adapters.transfer.flush import Keeping, keeping
 from domain.errors import ActionFailed, DataLost, Unreachable
 from domain.observation import Presence
 
@@ -36,8 +35,10 @@ _DELETED_AT_ONCE = 100
 class S3ArchiveStore:
     client: "S3Client"
     bucket: str
-    directory: Path | None = None
+    disk: Keeping | None = None
     """Of a store on this machine that leaves it to others to flush what it has taken."""
+    _marks: dict[str, int] = field(default_factory=dict, init=False)
+    """Of each upload: what the disk fails to keep from then on may be of it."""
 
     async def observe(self, key: str) -> Presence:
         try:
@@ -60,6 +61,8 @@ class S3ArchiveStore:
         # An upload begun before this is ended here; one begun after it finds itself superseded at its fence. So no
         # former attempt can put its object in the place of ours, however late it wakes up.
         await self.end_uploads(key)
+        if self.disk is not None:
+            self._marks[key] = self.disk.mark()
         with translated(key):
             upload_id = (await self.client.create_multipart_upload(Bucket=self.bucket, Key=key))["UploadId"]
         try:
@@ -158,9 +161,11 @@ class S3ArchiveStore:
                 return False
         return True
 
-    async def settle(self) -> None:
-        if self.directory is not None:
-            await asyncio.to_thread(flush, self.directory)
+    async def settle(self, key: str) -> None:
+        if self.disk is not None:
+            await asyncio.to_thread(self.disk.keep, self._marks.get(key, self.disk.mark()))
+            # Only now: what the disk did not keep is still read back from memory by the next attempt.
+            self._marks.pop(key, None)
 
     async def list_objects(self) -> AsyncIterator[StoredObject]:
         with translated("listing"):
@@ -236,4 +241,5 @@ class S3ArchiveStore:
 @asynccontextmanager
 async def open_store(config: S3Config) -> AsyncIterator[S3ArchiveStore]:
     async with open_client(config) as client:
-        yield S3ArchiveStore(client, config.bucket, config.directory)
+        with keeping(config.directory) if config.directory else nullcontext() as disk:
+            yield S3ArchiveStore(client, config.bucket, disk)

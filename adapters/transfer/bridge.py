@@ -2,8 +2,9 @@
 
 import asyncio
 import queue
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -26,8 +27,19 @@ async def from_thread(items: Iterator[T]) -> AsyncIterator[T]:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-class Abandoned(Exception):
-    """The other side has left."""
+def in_thread(call: Callable[[], T], name: str) -> "asyncio.Future[T]":
+    """In a thread of its own: it takes no place from others, and what hangs in it keeps no process from ending."""
+    job: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            job.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - handed to whoever awaits
+            job.set_exception(error)
+
+    job.set_running_or_notify_cancel()
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return asyncio.wrap_future(job)
 
 
 class Pipe:

@@ -12,6 +12,8 @@ from domain.errors import ActionFailed
 
 _CHUNK = 1024 * 1024
 _LAST_WORDS = 500
+_MEASURED_AFTER = 0.3
+"""Seconds. Nobody needs to know how much there is of what is over by then, and to look costs as much as to read it."""
 KEPT_ATTRIBUTES = ("user.*", "system.posix_acl_*", "security.capability")
 """What belongs to a file. Not what the machine that it was on thought of it (security.selinux, trusted.*). ACLs as
 attributes, because the engine can extract these, too."""
@@ -24,6 +26,7 @@ class ProcessTar:
         self.total: int | None = None
         self.sockets = 0
         self._words: list[str] = []
+        self._over = threading.Event()
         self._tar = subprocess.Popen(
             [
                 "tar",
@@ -42,10 +45,13 @@ class ProcessTar:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "LC_ALL": "C"},
+            # It goes on while what it gave is compressed.
+            pipesize=_CHUNK,
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        threading.Thread(target=self._measure, args=(directory,), daemon=True).start()
+        self._measuring = threading.Thread(target=self._measure, args=(directory,), daemon=True)
+        self._measuring.start()
 
     def __iter__(self) -> Iterator[bytes]:
         assert self._tar.stdout is not None  # noqa: S101 - for the type checker
@@ -62,6 +68,11 @@ class ProcessTar:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Blocks until tar has ended."""
+        self._over.set()
         self._tar.kill()
         self._tar.wait()
         self._listener.join()
@@ -81,6 +92,8 @@ class ProcessTar:
 
     def _measure(self, directory: Path) -> None:
         """For the progress only; it may come late, or not at all."""
+        if self._over.wait(_MEASURED_AFTER):
+            return
         with contextlib.suppress(OSError, ValueError, IndexError):
             used = subprocess.run(
                 ["du", "-s", "--block-size=1", "--", str(directory)], capture_output=True, check=False, timeout=600

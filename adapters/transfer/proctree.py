@@ -21,6 +21,7 @@ from domain.errors import ActionFailed
 _PROGRAMS = ("sh", "unshare", "mount", "chroot", "tar")
 _ROOT = "/tmp"  # noqa: S108 - covered by the new root, for the process alone
 _LAST_WORDS = 500
+_AHEAD = 1024 * 1024
 # The directory is opened again inside, because a mount can't be taken along from outside; that it is still the same
 # one is checked, and "." stays it from then on. All mounts are seen by this process alone, and gone with it.
 _ENTER = r"""
@@ -74,6 +75,8 @@ class ProcessTree:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+            # It goes on while the next bytes are fetched.
+            pipesize=_AHEAD,
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -103,6 +106,7 @@ class ProcessTree:
         self.close()
 
     def close(self) -> None:
+        """Blocks until tar has ended."""
         self._tar.kill()
         self._tar.wait()
         self._listener.join()

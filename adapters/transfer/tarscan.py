@@ -12,6 +12,8 @@ _ZERO = bytes(_BLOCK)
 _EXTENSIONS = frozenset(b"xgLK")
 """Entries that describe the one after them."""
 _DEVICES = frozenset(b"34")
+_FILES = frozenset(b"017S\0")
+"""Regular files, however they are stored, and hard links, each of which is a name of one."""
 _LINK = ord("1")
 _OLD_SPARSE = ord("S")
 _WITHOUT_DATA = frozenset(b"12356")
@@ -57,6 +59,8 @@ class _Cursor:
 @dataclass(slots=True)
 class TarScanner:
     entries: int = 0
+    files: int = 0
+    """Of the entries, regular files and hard links: what a person calls files."""
     devices: int = 0
     longest_path: int = 0
     """Bytes. Not every path that a home can hold can be extracted again."""
@@ -136,6 +140,8 @@ class TarScanner:
             cursor.passed = cursor.position
             return
         self.entries += 1
+        # The oldest format knows directories by their names only.
+        self.files += kind in _FILES and not path.endswith(b"/")
         self.longest_path = max(self.longest_path, len(path))
         if kind not in _WITHOUT_DATA:
             self._payload = _padded(size if said.size is None else said.size)

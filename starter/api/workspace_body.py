@@ -140,8 +140,10 @@ class OperationBody(BaseModel):
     error_message: str | None
     bytes_done: int | None
     bytes_total: int | None
-    left_out: dict[str, int] | None
-    """Of an archive: how many sockets and devices of the home are not in it."""
+    left_out: dict[str, int] | None = Field(
+        description="Of an archive: how many sockets and devices of the home are not in it. Without `sockets` where "
+        "the engine read the home: it leaves them out and does not count them."
+    )
     cause: CauseBody | None
     """What it was for, and who asked for it."""
 

@@ -1,8 +1,8 @@
 """What is known of workspaces for a moment, so that no request costs a query.
 
 A change is told by `invalidate` (see invalidation.py); the ages are for the case that nobody tells. A view that is too
-old could lead to a port that Docker has given to another container since: it hands out all others first, so seconds
-are safe, minutes would not be.
+old could lead to a port that another container has got since: all others are handed out first (adapters.docker.ports),
+so seconds are safe, minutes would not be.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """GC: never what is referred to, protected or young; in the end everything else (PROMISE 20)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -11,11 +11,12 @@ from temporalio.testing import ActivityEnvironment
 from activities.bucket import OWNER_KEY
 from activities.gc import RUN_KEY, GarbageCollector
 from adapters.archive_store import OpenUpload, StoredObject
-from adapters.postgres.database import Database
+from adapters.postgres.database import Database, DatabaseUnavailable
 from adapters.postgres.garbage import Garbage
 from adapters.s3.client import S3Config
 from adapters.s3.store import S3ArchiveStore, open_store
 from domain.errors import Unreachable
+from domain.gc import Claims
 from domain.model import OperationId, Phase, WorkspaceId
 from domain.naming import archive_key, meta_key
 from tests.conftest import S3
@@ -162,6 +163,33 @@ async def test_a_listing_that_breaks_off_deletes_nothing(database: Database, sto
     assert len(await keys(store)) == 8
 
 
+async def test_rows_that_can_not_all_be_read_delete_nothing(database: Database, store: S3ArchiveStore) -> None:
+    """PostgreSQL goes away in the middle of the look: not even what was seen to be nobody's, and has long been due, is
+    deleted, and no upload is ended."""
+    gone = await workspace(database, Phase.DELETED)
+    for number in range(1, 5):
+        await put(store, gone, number)
+    await store.client.create_multipart_upload(Bucket=store.bucket, Key=archive_key(gone, op(5)))
+    due = collector(database, store, timedelta(seconds=-5))
+    assert (await due.collect(GcInput(dry_run=True))).due == 8
+
+    class GoesAway(Garbage):
+        batches = 0
+
+        async def claims(self, workspaces: Iterable[WorkspaceId]) -> Mapping[WorkspaceId, Claims]:
+            GoesAway.batches += 1
+            if GoesAway.batches == 2:
+                raise DatabaseUnavailable("PostgreSQL is away")
+            return await Garbage.claims(self, workspaces)
+
+    with pytest.raises(DatabaseUnavailable):
+        await replace(due, garbage=GoesAway(database)).collect(GcInput())
+    assert len(await keys(store)) == 8
+    assert len([upload async for upload in store.list_uploads()]) == 1
+    report = await due.collect(GcInput())
+    assert (report.deleted, report.aborted_uploads) == (8, 1)
+
+
 async def test_a_database_from_an_older_backup_deletes_nothing_at_once(
     database: Database, store: S3ArchiveStore
 ) -> None:
@@ -177,6 +205,31 @@ async def test_a_database_from_an_older_backup_deletes_nothing_at_once(
     await Garbage(database).release()
     await collector(database, store).collect(GcInput())
     assert await keys(store) == set()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_a_run_that_another_overtakes_takes_no_database_for_an_older_one(
+    database: Database, store: S3ArchiveStore, dry_run: bool
+) -> None:
+    """By the operator's hand, or an attempt that was given up: one run begins and ends while another one asks how many
+    there were."""
+    other = collector(database, store, timedelta(hours=2))
+
+    class Overtaken(S3ArchiveStore):
+        async def read(self, key: str) -> bytes | None:
+            if key == RUN_KEY:
+                assert not (await other.collect(GcInput())).held
+            return await S3ArchiveStore.read(self, key)
+
+    await put(store, await workspace(database, Phase.DELETED), 1)
+    await other.collect(GcInput())
+    await database.execute("UPDATE gc_orphans SET first_seen_at = now() - interval '1 hour'")
+    since = "SELECT max(first_seen_at) FROM gc_orphans"
+    before = await database.fetchval(since)
+    overtaken = collector(database, Overtaken(store.client, store.bucket), timedelta(hours=2))
+    report = await overtaken.collect(GcInput(dry_run=dry_run))
+    assert (report.held, (await Garbage(database).state()).held) == (False, False)
+    assert await database.fetchval(since) == before
 
 
 async def test_what_was_made_after_the_backup_is_kept_longer(database: Database, store: S3ArchiveStore) -> None:

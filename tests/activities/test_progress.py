@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -143,6 +143,21 @@ async def test_a_small_home_is_told_of_once_a_second_and_to_its_end(
     # One at once and one at the end; one more for each second that the machine stood still.
     assert 2 <= len(sent.times) <= 2 + int(took)
     assert all(later - sooner > 0.9 for sooner, later in pairwise(sent.times))
+
+
+async def test_a_transfer_ends_though_its_report_does_not_hear_that_it_is_over(database: Database) -> None:
+    """As in a command to Redis, which may lose a cancellation: until then, the transfer was taken for a stuck one."""
+    asked = asyncio.Event()
+
+    async def publish(_attempt: Attempt, _moved: Moved) -> None:
+        if not asked.is_set():
+            asked.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    transfers = Transfers(WorkspaceStore(database), publish, stall_seconds=60, report_seconds=3600)
+    async with asyncio.timeout(20), transfers.moving(attempt(), Progress(lambda: SIZE)):
+        await asked.wait()
 
 
 async def test_rate_and_time_left(database: Database, bus: EventBus, progress: ProgressEvents) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from activities.integrity import is_intact, read_archive_meta
+from adapters.archive_store import ArchiveStore
 from adapters.s3.store import S3ArchiveStore
 from domain.model import DesiredState, Operation, Phase, Workspace, WorkspaceId
 from domain.naming import archive_key, meta_key
@@ -94,10 +95,7 @@ class KeptHomes:
         for workspace, before in self.truth.items():
             row = await self.bench.row(workspace)
             assert row.phase is not Phase.ERROR, row
-            if self.bench.volumes.exists(row.id) and not row.home_ctx.partial:
-                assert holds(self.bench.volumes.path(workspace), before), f"{row} has a partial home"
-            else:
-                await self._archive_is_whole(row, before)
+            await is_kept(self.bench, row, before, self.folder)
 
     async def watch(self) -> None:
         """Whenever a workspace is said to be STANDBY or RUNNING at rest, its home is whole."""
@@ -126,23 +124,32 @@ class KeptHomes:
         committed = await self.archives.read(meta_key(key)) is not None
         return ".meta written, archive being verified" if committed else "home being read and uploaded"
 
-    async def _archive_is_whole(self, row: Workspace, before: Snapshot) -> None:
-        assert row.archive_key is not None, f"neither home nor archive: {row}"
-        meta = await read_archive_meta(self.archives, row.id, row.archive_key)
-        assert await is_intact(self.archives, row.archive_key, meta)
-        # By other programs than ours: what is in it is the home.
-        target = self.folder / f"{row.id}-{os.urandom(4).hex()}"
-        target.mkdir()
-        body = b"".join([chunk async for chunk in self.archives.download(row.archive_key)])
-        subprocess.run("zstd -dc | tar xp", shell=True, cwd=target, input=body, check=True, capture_output=True)
-        assert snapshot(target / "home") == before
-        subprocess.run(["rm", "-rf", str(target)], check=True)
-
     def _looks_whole(self, workspace: WorkspaceId, before: Snapshot) -> bool:
         try:
             return holds(self.bench.volumes.path(workspace), before)
         except (OSError, LookupError):
             return False
+
+
+async def is_kept(bench: Bench, row: Workspace, before: Snapshot, folder: Path) -> None:
+    """With nobody at work on it, it is complete in its volume, or complete and verified in the store."""
+    if bench.volumes.exists(row.id) and not row.home_ctx.partial:
+        assert holds(bench.volumes.path(row.id), before), f"{row} has a partial home"
+    else:
+        await _archive_is_whole(bench.archives, row, before, folder)
+
+
+async def _archive_is_whole(archives: ArchiveStore, row: Workspace, before: Snapshot, folder: Path) -> None:
+    assert row.archive_key is not None, f"neither home nor archive: {row}"
+    meta = await read_archive_meta(archives, row.id, row.archive_key)
+    assert await is_intact(archives, row.archive_key, meta)
+    # By other programs than ours: what is in it is the home.
+    target = folder / f"{row.id}-{os.urandom(4).hex()}"
+    target.mkdir()
+    body = b"".join([chunk async for chunk in archives.download(row.archive_key)])
+    subprocess.run("zstd -dc | tar xp", shell=True, cwd=target, input=body, check=True, capture_output=True)
+    assert snapshot(target / "home") == before
+    subprocess.run(["rm", "-rf", str(target)], check=True)
 
 
 def holds(home: Path, before: Snapshot) -> bool:

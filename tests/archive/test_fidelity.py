@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from activities.integrity import read_archive_meta
 from adapters.docker.runtime import DockerRuntime
+from adapters.s3.store import S3ArchiveStore
 from domain.model import DesiredState, Phase
 from tests.archive.bench import Bench
 from tests.archive.trees import grow, many_files, snapshot
@@ -94,8 +96,23 @@ async def test_what_is_left_out_is_said(bench: Bench) -> None:
     )
     assert log is not None
     assert log["context"]["left_out"] == {"sockets": 0, "devices": 1}
-    assert log["context"]["entries"] == 2
+    assert (log["context"]["entries"], log["context"]["files"]) == (2, 1)
     assert log["context"]["archive_size"] > 0
+
+
+async def test_what_nobody_counted_is_not_said(
+    bench: Bench, docker_runtime: DockerRuntime, archives: S3ArchiveStore
+) -> None:
+    """Of a home that the engine reads, nobody knows how many sockets it held: none would be a lie. A codehub of before
+    can read that."""
+    remote = bench.with_parts(homes=docker_runtime.homes(direct=False))
+    workspace, _ = await remote.archived(lambda home: os.mknod(home / "device", 0o020600, os.makedev(1, 3)))
+    context = await bench.database.fetchval(
+        "SELECT context FROM operations WHERE workspace_id = $1 AND operation = 'ARCHIVING'", workspace
+    )
+    key = (await bench.row(workspace)).archive_key or ""
+    meta = await read_archive_meta(archives, workspace, key)
+    assert context["left_out"] == meta.left_out == {"devices": 1}
 
 
 async def test_an_empty_home_comes_back_empty(bench: Bench) -> None:

@@ -19,13 +19,13 @@ from adapters.postgres.garbage import Garbage
 from adapters.s3.client import S3Config
 from adapters.s3.store import S3ArchiveStore, open_store
 from adapters.transfer import flush
-from domain.model import ConditionName, DesiredState, ErrorReason, OperationId, Phase, WorkspaceId
+from domain.model import ConditionName, DesiredState, ErrorReason, Operation, OperationId, Phase, WorkspaceId
 from domain.naming import volume_name
 from tests.archive.bench import Bench
 from tests.archive.trees import Snapshot
 from tests.faults.proxy import FaultProxy
 from tests.faults.s3_proxy import S3Proxy
-from workflows.messages import GcInput
+from workflows.messages import GcInput, StepKind
 
 pytestmark = pytest.mark.docker
 
@@ -153,14 +153,14 @@ async def test_a_slow_upload_is_not_taken_for_a_stuck_one(bench: Bench, through:
 async def test_a_slow_disk_is_not_taken_for_a_stuck_transfer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """All bytes are there, and to get them onto the disk takes longer than the stall watch waits."""
     workspace, before = await bench.archived(fill)
-    slow, at_once, flushed = replace(bench, stall_seconds=2.5), flush.flush, []
+    slow, flushed = replace(bench, stall_seconds=2.5), []
 
-    def at_length(directory: Path) -> None:
+    def at_length(descriptor: int) -> int:
         time.sleep(4)
-        at_once(directory)
-        flushed.append(directory)
+        flushed.append(descriptor)
+        return int(flush.LIBC.syncfs(descriptor))
 
-    monkeypatch.setattr(flush, "flush", at_length)
+    monkeypatch.setattr(flush, "syncfs", at_length)
     step = await slow.claim(workspace, DesiredState.STANDBY)
     assert await slow.operate(workspace, step) is None
     row = await bench.row(workspace)
@@ -201,6 +201,64 @@ async def test_archiving_on_a_store_that_refuses(
         assert [upload async for upload in other.archives.list_uploads()] == []
     await keeps_its_home(bench, workspace, before, reason)
     await goes_on(bench, workspace, before)
+
+
+@pytest.mark.parametrize(
+    ("method", "ends", "status", "code"),
+    [
+        pytest.param("GET", ".zst", 503, "ServiceUnavailable", marks=pytest.mark.full),
+        ("GET", ".meta", 500, "InternalError"),
+        ("HEAD", ".zst", 503, "ServiceUnavailable"),
+    ],
+)
+async def test_restoring_on_a_store_that_answers_with_errors(
+    bench: Bench, through: Through, s3_config: S3Config, method: str, ends: str, status: int, code: str
+) -> None:
+    """For good: Unreachable after three attempts, with no home that is a part of one, and the archive stays."""
+    workspace, before = await bench.archived(fill)
+    async with S3Proxy(s3_config.endpoint) as proxy, through(proxy.url) as other:
+        step = await other.claim(workspace, DesiredState.STANDBY)
+        proxy.fail(status, method=method, ends=ends, code=code)
+        assert await other.operate(workspace, step) is ErrorReason.UNREACHABLE
+    row = await bench.row(workspace)
+    assert (row.phase, row.error_reason, row.error_count) == (Phase.ERROR, ErrorReason.UNREACHABLE, 3)
+    assert row.home_ctx.restoring == row.archive_key
+    assert not row.condition(ConditionName.VOLUME_READY)
+    await bench.recover(workspace)
+    await bench.drive(workspace, Phase.STANDBY)
+    assert bench.home(workspace) == before
+
+
+async def test_errors_of_the_store_that_pass_cost_a_restore_nothing(
+    bench: Bench, through: Through, s3_config: S3Config
+) -> None:
+    """Of the download, more than the client tries again on its own. Nobody notices."""
+    workspace, before = await bench.archived(fill)
+    async with S3Proxy(s3_config.endpoint) as proxy, through(proxy.url) as other:
+        step = await other.claim(workspace, DesiredState.STANDBY)
+        proxy.fail(500, method="GET", ends=".meta", times=2)
+        proxy.fail(503, method="HEAD", ends=".zst", code="ServiceUnavailable", times=2)
+        proxy.fail(503, method="GET", ends=".zst", code="SlowDown", times=4)
+        assert await other.operate(workspace, step) is None
+    assert (await bench.row(workspace)).error_count == 0
+    assert await bench.database.fetchval("SELECT attempts FROM operations WHERE id = $1", step.op_id) == 1
+    assert bench.home(workspace) == before
+
+
+async def test_a_store_that_does_not_say_whether_an_archive_is_there(
+    bench: Bench, through: Through, s3_config: S3Config
+) -> None:
+    """That is unknown, and not lost: nothing is begun and nothing is an error until it says so."""
+    workspace, before = await bench.archived(fill)
+    async with S3Proxy(s3_config.endpoint) as proxy, through(proxy.url) as other:
+        proxy.fail(503, method="HEAD", code="ServiceUnavailable")
+        await other.want(workspace, DesiredState.STANDBY)
+        assert (await other.operator.reconciler.step(workspace)).kind is StepKind.WAIT
+        row = await bench.row(workspace)
+        assert (row.phase, row.operation, row.error_reason) == (Phase.ARCHIVED, Operation.NONE, None)
+        proxy.heal()
+        await other.drive(workspace, Phase.STANDBY)
+    assert bench.home(workspace) == before
 
 
 async def test_lost_answers_of_the_store_cost_nothing(bench: Bench, through: Through, s3_config: S3Config) -> None:
@@ -289,6 +347,7 @@ async def test_a_full_disk_is_said_and_nothing_is_lost(bench: Bench, docker_runt
     assert not row.condition(ConditionName.VOLUME_READY)
     message = await bench.database.fetchval("SELECT error_message FROM operations WHERE id = $1", step.op_id)
     assert "no space left" in message
+    assert not bench.volumes.exists(workspace), "what was restored of it is worth nothing, and takes all others' room"
     await bench.want_again(workspace)
     await bench.want(workspace, DesiredState.STANDBY)
     await bench.drive(workspace, Phase.STANDBY)

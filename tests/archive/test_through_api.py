@@ -4,6 +4,7 @@ and API as processes of their own."""
 import asyncio
 import os
 import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ from docker import APIClient
 from domain.model import DesiredState, Phase, WorkspaceId
 from domain.naming import volume_name
 from tests.archive.trees import Snapshot, grow, many_files, snapshot
+from tests.conftest import S3
+from tests.faults.proxy import FaultProxy
 from tests.harness.history import Outcome
+from tests.processes.conftest import Deploy
 from tests.processes.deployment import Deployment
 from tests.processes.person import WORKSPACES, Person
 
@@ -59,9 +63,17 @@ async def followed(person: Person, workspace: WorkspaceId, phase: Phase) -> list
             await asyncio.sleep(0.1)
 
 
-async def test_a_home_of_every_kind_of_file_goes_there_and_back(deployment: Deployment, docker_host: str) -> None:
+@pytest.fixture
+async def slowly(deploy: Deploy, s3: S3) -> AsyncIterator[Deployment]:
+    """A store that takes some seconds for a home: else it is there before anybody could say how long it takes."""
+    async with FaultProxy(s3.endpoint) as store:
+        store.throttle(up=12 * 2**20)
+        yield await deploy(S3_ENDPOINT=store.url)
+
+
+async def test_a_home_of_every_kind_of_file_goes_there_and_back(slowly: Deployment, docker_host: str) -> None:
     """RUNNING → ARCHIVED → RUNNING: byte-identical, with progress on the way, and the log says how much it was."""
-    api = APIClient(docker_host, timeout=120)
+    api, deployment = APIClient(docker_host, timeout=120), slowly
     await deployment.worker()
     async with deployment.person() as person:
         workspace = await person.create("large", DesiredState.RUNNING)

@@ -1,7 +1,7 @@
 """The Observer's event stream: what ends it is told, so that it is started again."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from uuid import uuid4
 
@@ -10,7 +10,9 @@ import pytest
 from adapters.memory.runtime import MemoryRuntime
 from adapters.postgres.attention import Attention
 from coordinator.observer import Observer
+from domain.errors import Unreachable
 from domain.model import OperationId, WorkspaceId
+from domain.observation import Resources
 
 
 class Unforeseen(Exception):
@@ -21,11 +23,50 @@ class Stumbling(Attention):
     async def in_operation(self, among: Sequence[WorkspaceId]) -> set[WorkspaceId]:
         raise Unforeseen(among)
 
+    async def drifted(self, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
+        return []
+
+    async def deleted(self, among: Sequence[WorkspaceId]) -> list[WorkspaceId]:
+        return []
+
+
+class Noting:
+    def __init__(self) -> None:
+        self.sweeps = 0
+
+    async def drifted(self, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
+        self.sweeps += 1
+        return []
+
+    async def deleted(self, among: Sequence[WorkspaceId]) -> list[WorkspaceId]:
+        return list(among)
+
+
+class NobodyToWake:
+    async def wake_all(self, workspaces: Sequence[WorkspaceId]) -> None:
+        assert not workspaces
+
+
+async def test_whoever_listens_again_looks_at_what_was_missed() -> None:
+    """An engine that was restarted has ended every container, and nobody said so: the ports that rows still name are
+    free for others."""
+    attention, runtime = Noting(), MemoryRuntime()
+    observer = Observer("here", cast("Any", attention), runtime, cast("Any", NobodyToWake()), interval=3600)
+    for times in (1, 2):
+        runtime.unreachable = False
+        following = asyncio.create_task(observer.follow_events())
+        async with asyncio.timeout(10):
+            while attention.sweeps < times:
+                await asyncio.sleep(0.01)
+            runtime.unreachable = True
+            with pytest.raises(Unreachable):
+                await following
+
 
 async def test_a_checker_that_ends_ends_the_following() -> None:
     """Nobody would look at what changes any more, and nobody would know."""
     runtime = MemoryRuntime()
-    observer = Observer("here", Stumbling(cast("Any", None)), runtime, cast("Any", None))
+    observer = Observer("here", Stumbling(cast("Any", None)), runtime, cast("Any", NobodyToWake()))
     following = asyncio.create_task(observer.follow_events())
     try:
         async with asyncio.timeout(10):

@@ -75,7 +75,7 @@ def test_whatever_stands_in_the_environment_file_reaches_worker_and_api(copied: 
     }
     _write_env(copied, dict.fromkeys(_required(COMPOSE), PASSWORD) | told)
     for name in ("worker", "api"):
-        settings = load_settings(_config(copied)["services"][name]["environment"])
+        settings = load_settings(_here(_config(copied)["services"][name]["environment"], copied))
         assert settings.limits_max_running_global == 7
         assert settings.node_capacity == 3
         assert (settings.ttl_standby_seconds, settings.ttl_archive_seconds) == (60, 86400)
@@ -84,6 +84,16 @@ def test_whatever_stands_in_the_environment_file_reaches_worker_and_api(copied: 
         assert settings.temporal_api_key is not None
         assert settings.temporal_ui_url == "https://cloud.example.com"
         assert settings.workspace_memory_mb == Settings().workspace_memory_mb
+
+
+def test_what_is_trusted_next_is_on_the_disk_first() -> None:
+    """The store does not flush what it has taken, and the engine not what it has extracted: the worker has both in its
+    sight, where its settings and the engine say they are, and can write to neither (ADR 18)."""
+    worker, store = compose()["services"]["worker"], compose()["services"]["s3"]
+    seen = {target: source for source, target, *how in map(_mounted, worker["volumes"]) if how == ["ro"]}
+    ((volume, _),) = map(_mounted, store["volumes"])
+    assert seen[worker["environment"]["S3_DIRECTORY"]] == volume
+    assert seen["/var/lib/docker/volumes"] == "/var/lib/docker/volumes"
 
 
 def test_other_hosts_reach_the_services_on_a_private_address_only(copied: Path) -> None:
@@ -141,11 +151,11 @@ def test_compose_names_settings_that_exist() -> None:
         assert set(compose()["services"][name]["environment"]) - known == set()
 
 
-def test_compose_gives_settings_that_codehub_takes() -> None:
+def test_compose_gives_settings_that_codehub_takes(tmp_path: Path) -> None:
     """The values themselves, with what has to be filled in filled in."""
     for name in ("worker", "api"):
         given = {key: _filled_in(value) for key, value in compose()["services"][name]["environment"].items()}
-        settings = load_settings(given)
+        settings = load_settings(_here(given, tmp_path))
         assert settings.database_url
         assert settings.ttl_standby_seconds == 10800
 
@@ -321,7 +331,7 @@ async def test_what_the_image_holds_runs_as_compose_says(
         ):
             service, own = compose()["services"][name], str(free_port())
             given = {key: _filled_in(value) for key, value in service["environment"].items()}
-            environment = {**given, **service_env, port_name: own, "WORKSPACE_IMAGE": test_image}
+            environment = _here({**given, **service_env, port_name: own, "WORKSPACE_IMAGE": test_image}, tmp_path)
             (word,) = service["command"]
             process = CodehubProcess(word, environment, tmp_path / f"{name}.log", python=installation_of_the_image)
             processes.append(process)
@@ -342,6 +352,11 @@ async def test_what_the_image_holds_runs_as_compose_says(
     finally:
         for process in processes:
             process.kill()
+
+
+def _here(environment: dict[str, str], folder: Path) -> dict[str, str]:
+    """Where a folder of the container's is meant, one that there is."""
+    return {name: str(folder) if name == "S3_DIRECTORY" else value for name, value in environment.items()}
 
 
 def _filled_in(value: str) -> str:
@@ -384,6 +399,10 @@ def _config_of(folder: Path, *files: str) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = yaml.safe_load(done.stdout)
     return found
+
+
+def _mounted(volume: str) -> list[str]:
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", volume).split(":")
 
 
 def _published(port: Any) -> str:

@@ -26,7 +26,7 @@ SETTING = re.compile(
     r"|SESSION|AUDIT|WORKER|METRICS|LOG|NODE|OTEL|TRUSTED|STOP)_[A-Z][A-Z0-9_]+(?![a-z*]|_\*)\b"
 )
 # Words of the product that look like settings; the token is the command line's own.
-NOT_SETTINGS = {"CODEHUB_REPORT", "CODEHUB_TOKEN"}
+NOT_SETTINGS = {"CODEHUB_REPORT", "CODEHUB_TOKEN", "DOCKER_VOLUMES"}
 
 
 def test_the_settings_table_is_that_of_the_code() -> None:

@@ -15,6 +15,7 @@ from domain.model import (
     Workspace,
     WorkspaceId,
 )
+from domain.pacing import KEEPS_ENDING, MOST, Pause
 from domain.plan import DEFAULT_TIMEOUTS
 from domain.recovering import Recovering
 from domain.ttl import NextStep, TtlDefaults
@@ -150,3 +151,18 @@ def test_attempts_are_counted_against_the_setting() -> None:
     assert "attempt 2 of 3," in (explain(ws, DEFAULTS).waiting_for or "")
     assert "attempt 2 of 5," in (explain(ws, DEFAULTS, max_retries=5).waiting_for or "")
     assert "the last attempt failed" in (explain(ws, DEFAULTS, max_retries=1).waiting_for or "")
+
+
+def test_a_container_that_keeps_ending_is_said_to_with_when_it_is_started_again() -> None:
+    """Nobody is on the way, and that is meant: until when, how often it ended, and what a person can do."""
+    ended = Condition(False, KEEPS_ENDING, Pause(7, NOW + timedelta(seconds=16)).in_words(), NOW)
+    ws = workspace(Phase.STANDBY, DesiredState.RUNNING, conditions={ConditionName.CONTAINER_READY: ended})
+    told = explain(ws, DEFAULTS)
+    assert told.waiting_for == (
+        "Its next start: the container ended 7 times in a row, and is started again at 2026-01-01 00:00:16 UTC."
+    )
+    assert "stop it, then start it" in (told.what_to_do or "")
+    assert "at least 13 times" in Pause(MOST, NOW).in_words()
+    asleep = workspace(Phase.STANDBY, DesiredState.STANDBY, conditions={ConditionName.CONTAINER_READY: ended})
+    assert explain(asleep, DEFAULTS).waiting_for is None
+    assert explain(asleep, DEFAULTS).what_to_do is None

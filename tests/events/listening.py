@@ -25,10 +25,13 @@ class Served(Protocol):
 
 
 @asynccontextmanager
-async def listening(database_url: str, served: Served, bus: EventBus) -> AsyncIterator[Leader]:
-    """Once entered, it listens, and what it told everyone at its start is over."""
+async def listening(
+    database_url: str, served: Served, bus: EventBus, *, hears_through: str | None = None
+) -> AsyncIterator[Leader]:
+    """Once entered, it listens, and what it told everyone at its start is over. `hears_through`: the database's URL
+    for the listener alone; its leader has a connection of its own."""
     wakes = Wakes(Attention(served.deps.database), RecordedWakes(), grace=0.05)  # type: ignore[arg-type]
-    listener = EventListener(database_url, wakes, Publisher(bus))
+    listener = EventListener(hears_through or database_url, wakes, Publisher(bus))
     leader = Leader(database_url, "test", {"listener": listener.run}, retry_interval=0.1)
     leading: list[asyncio.Task[None]] = []
     try:

@@ -1,5 +1,6 @@
 """Live events on a real PostgreSQL and Redis, over HTTP (SPEC 9)."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from uuid import uuid4
@@ -12,6 +13,10 @@ from starter.api import events
 from tests.api.world import Api, serving
 from tests.events.listening import listening
 from tests.events.stream import watching
+from tests.faults.proxy import FaultProxy, server_of, through
+
+FORGOTTEN_SECONDS = 15.0
+"""Ten, and what a busy machine takes."""
 
 
 @pytest.fixture
@@ -138,6 +143,28 @@ async def test_a_listener_that_takes_over_misses_no_final_state(database_url: st
             await alice("PATCH", f"/api/v1/workspaces/{workspace}", {"memo": "unheard"})
             async with listening(database_url, api, bus):
                 await stream.until(workspace, memo="unheard")
+
+
+async def test_a_listener_whose_idle_connection_is_forgotten_hears_again(database_url: str, bus: EventBus) -> None:
+    """By a load balancer or an address translation that drops the flow and tells neither end: the leader is one still,
+    and what changes meanwhile is shown all the same, within ten seconds or so."""
+    async with (
+        FaultProxy(server_of(database_url)) as proxy,
+        serving(database_url, bus=bus) as api,
+        listening(database_url, api, bus, hears_through=through(database_url, proxy)) as leader,
+    ):
+        alice = await api.person("alice")
+        workspace = await alice.workspace()
+        async with watching(alice) as stream:
+            await stream.until(workspace)
+            led = leader.leading_since
+            proxy.forget()
+            await alice("PATCH", f"/api/v1/workspaces/{workspace}", {"memo": "unheard"})
+            async with asyncio.timeout(FORGOTTEN_SECONDS):
+                await stream.until(workspace, memo="unheard")
+            await alice("PATCH", f"/api/v1/workspaces/{workspace}", {"memo": "heard"})
+            await stream.until(workspace, memo="heard")
+        assert leader.leading_since == led is not None
 
 
 async def test_what_others_publish_does_no_harm(api: Api, bus: EventBus) -> None:

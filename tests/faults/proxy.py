@@ -31,7 +31,7 @@ class FaultProxy:
     """`async with FaultProxy("http://127.0.0.1:9000") as proxy`; `unix://` upstreams are proxied on `listen`."""
 
     def __init__(self, upstream: str, listen: Path | None = None, *, window: int | None = None) -> None:
-        """`window`: bytes that it takes before it has passed them on; else as many as the kernel likes."""
+        """`window`: bytes that it takes, on either side, before it has passed them on; else what the kernel likes."""
         self._scheme, _, self._address = upstream.partition("://")
         self._listen = listen
         self._window = window
@@ -92,6 +92,13 @@ class FaultProxy:
         """Connections stay and are taken, nothing comes through either way."""
         self._flowing.clear()
 
+    def forget(self) -> None:
+        """As who translates addresses and drops a flow that was idle: what is open stays, and nothing comes through
+        either way, for ever. New connections pass."""
+        self._flowing.clear()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+
     def delay(self, seconds: float) -> None:
         """Before each piece that passes."""
         self._delay = seconds
@@ -145,10 +152,11 @@ class FaultProxy:
             writer.transport.abort()
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        flowing = self._flowing
         up_reader, up_writer = await self._connect()
         halves = {
-            asyncio.create_task(self._copy(reader, up_writer, "up")),
-            asyncio.create_task(self._copy(up_reader, writer, "down")),
+            asyncio.create_task(self._copy(reader, up_writer, "up", flowing)),
+            asyncio.create_task(self._copy(up_reader, writer, "down", flowing)),
         }
         try:
             done, _ = await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
@@ -166,13 +174,25 @@ class FaultProxy:
         if self._scheme == "unix":
             return await asyncio.open_unix_connection(self._address)
         host, _, port = self._address.rpartition(":")
-        return await asyncio.open_connection(host, int(port))
+        if self._window is None:
+            return await asyncio.open_connection(host, int(port))
+        narrow = socket.socket()
+        narrow.setblocking(False)
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._window)
+        try:
+            await asyncio.get_running_loop().sock_connect(narrow, (host, int(port)))
+        except BaseException:
+            narrow.close()
+            raise
+        return await asyncio.open_connection(sock=narrow)
 
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str) -> bool:
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str, flowing: asyncio.Event
+    ) -> bool:
         """True when the connection is to be reset."""
         with suppress(OSError):
             while data := await reader.read(_CHUNK):
-                await self._flowing.wait()
+                await flowing.wait()
                 if self._delay:
                     await asyncio.sleep(self._delay)
                 if rate := self._rates.get(way):

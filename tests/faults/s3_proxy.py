@@ -84,14 +84,17 @@ class S3Proxy:
         *,
         method: str = "",
         contains: str = "",
+        ends: str = "",
         times: int = -1,
         code: str = "InternalError",
         after: bool = False,
     ) -> None:
-        """Answer requests of this method whose path and query contain this; -1 times: until `heal`. Status 0: never."""
+        """Answer requests of this method whose path and query contain this, and whose path ends so; -1 times: until
+        `heal`. Status 0: never."""
 
         def match(request: web.BaseRequest) -> bool:
-            return request.method.startswith(method) and contains in request.path_qs
+            named = contains in request.path_qs and request.path.endswith(ends)
+            return request.method.startswith(method) and named
 
         self._faults.append(Fault(match, status, times, code, after))
 

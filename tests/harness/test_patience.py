@@ -10,8 +10,10 @@ from temporalio.exceptions import ApplicationError
 
 from activities.attempt import Actuator, Attempt
 from activities.operate import Operator
+from adapters.archive_store import ArchiveObserver
 from domain.errors import Unreachable
 from domain.model import DesiredState, Operation, Phase, WorkspaceId
+from domain.observation import Presence
 from tests.harness.bench import Bench
 from tests.harness.scenarios import IMAGE
 from workflows.messages import OperateInput, Step
@@ -81,3 +83,41 @@ async def test_whoever_waited_too_long_touches_nothing(direct: Bench) -> None:
     assert failed.value.type == "Superseded"
     assert tries == 1
     assert await _counts(direct, workspace) == (2, 0)
+
+
+class Silent:
+    """A store that does not say, for some times, whether an archive is there."""
+
+    def __init__(self, inner: ArchiveObserver, times: int) -> None:
+        self._inner = inner
+        self._times = times
+
+    async def observe(self, key: str) -> Presence:
+        self._times -= 1
+        return await self._inner.observe(key) if self._times < 0 else Presence.UNKNOWN
+
+
+async def _archiving(bench: Bench, patience: float, silences: int) -> tuple[WorkspaceId, Step, Operator]:
+    """Claimed, on a store that keeps silent once the archiving is done but for the last look."""
+    workspace = await bench.create(DesiredState.ARCHIVED, IMAGE)
+    reconciler = bench.parts.operator.reconciler
+    step = await reconciler.step(workspace)
+    silent = replace(reconciler, archives=Silent(reconciler.archives, silences))
+    operator = replace(bench.parts.operator, reconciler=silent, patience=timedelta(seconds=patience))
+    return workspace, step, operator
+
+
+async def test_what_can_not_be_seen_to_be_done_is_looked_at_again(direct: Bench) -> None:
+    """All of it is done, and the store falls silent before the last look: it is waited for, and nothing is counted."""
+    workspace, step, operator = await _archiving(direct, 30, 2)
+    await operator.run(step.operation, OperateInput(workspace, step.op_id))
+    assert (await direct.row(workspace)).phase is Phase.ARCHIVED
+    assert await _counts(direct, workspace) == (1, 0)
+
+
+async def test_what_could_not_be_seen_to_be_done_was_out_of_reach(direct: Bench) -> None:
+    """Once patience ends: Unreachable, which is what it is, and not a failed action."""
+    workspace, step, operator = await _archiving(direct, 0, 100)
+    with pytest.raises(ApplicationError) as failed:
+        await operator.run(step.operation, OperateInput(workspace, step.op_id))
+    assert (failed.value.type, "object store" in failed.value.message) == ("Unreachable", True)

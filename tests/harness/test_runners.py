@@ -19,6 +19,7 @@ from adapters.postgres.ttl import Expiry
 from adapters.redis.activity import ActivityLog
 from adapters.s3.store import S3ArchiveStore
 from domain.model import Phase, WorkspaceId
+from domain.naming import archive_key
 from tests.activities import test_gc as gc
 from tests.activities import test_ttl as ttl
 from tests.harness.cases import ERRORS, Case, Cases, Fault, working_for
@@ -51,6 +52,8 @@ class GcWorld:
         await gc.put(self.archives, archived, 2)
         await gc.put(self.archives, await gc.workspace(self.database, Phase.DELETED), 1)
         await self.archives.write("theirs", b"not codehub's")
+        broken_off = archive_key(archived, gc.op(3))
+        await self.archives.client.create_multipart_upload(Bucket=self.archives.bucket, Key=broken_off)
         self.kept = {wanted, f"{wanted}.meta", "theirs"}
         garbage, archives = cases.wrap("garbage", Garbage(self.database)), cases.wrap("archives", self.archives)
         collector = GarbageCollector(garbage, archives, "ours", timedelta(0), batch=3)
@@ -58,15 +61,18 @@ class GcWorld:
 
     async def snapshot(self) -> Any:
         left = await gc.keys(self.archives)
+        uploads = [upload.key async for upload in self.archives.list_uploads()]
         orphans = await self.database.fetchval("SELECT count(*) FROM gc_orphans")
         state = await self.database.fetchrow("SELECT run > 0 AS ran, hold_until, finished_at IS NOT NULL FROM gc_state")
         stored = await self.archives.read(RUN_KEY)
         run = await self.database.fetchval("SELECT run FROM gc_state")
         assert state
-        return left == self.kept, orphans, tuple(state), stored == str(run).encode()
+        return left == self.kept, uploads, orphans, tuple(state), stored == str(run).encode()
 
     async def clear(self) -> None:
         await self.archives.delete([found.key async for found in self.archives.list_objects()])
+        for upload in [upload async for upload in self.archives.list_uploads()]:
+            await self.archives.abort(upload)
         await self.database.execute("TRUNCATE workspaces, gc_orphans CASCADE")
         await self.database.execute("UPDATE gc_state SET run = 0, finished_at = NULL, hold_until = NULL")
 

@@ -8,7 +8,8 @@ from adapters.postgres.database import Database
 from adapters.postgres.rows import to_workspace
 from adapters.runtime import Runtime
 from domain.errors import WorkspaceError
-from domain.model import Phase, Workspace
+from domain.gc import operation_of, workspace_of
+from domain.model import Phase, Workspace, WorkspaceId
 from domain.observation import ContainerState, Presence, Resources
 
 HOLDS = {
@@ -21,12 +22,26 @@ HOLDS = {
 
 
 async def mismatches(database: Database, runtime: Runtime, archives: ArchiveStore | None = None) -> list[str]:
-    """Rows without their resources and resources without their row, once all is at rest."""
+    """Rows without their resources, and resources, objects and uploads without their row, once all is at rest."""
     rows = [to_workspace(row) for row in await database.fetch("SELECT * FROM workspaces")]
     found = await asyncio.gather(*(_mismatch(row, runtime, archives) for row in rows))
     known = {row.id for row in rows}
     strays = [f"{workspace_id} has resources and no row" for workspace_id in await runtime.observe_all()]
-    return [text for text in found if text] + [text for text in strays if text.split()[0] not in known]
+    strays = [text for text in strays if text.split()[0] not in known]
+    stored = await _stray_objects(database, archives, known) if archives is not None else []
+    return [*(text for text in found if text), *strays, *stored]
+
+
+async def _stray_objects(database: Database, archives: ArchiveStore, known: set[WorkspaceId]) -> list[str]:
+    """Superseded archives, and those of the deleted, are GC's. A key that is no archive's is none of ours."""
+    operations = {row["id"] for row in await database.fetch("SELECT id::text FROM operations")}
+    keys = [found.key async for found in archives.list_objects()]
+    strays = [
+        f"{key} is stored, and no row knows its workspace or its operation"
+        for key in keys
+        if (workspace := workspace_of(key)) and not (workspace in known and operation_of(key) in operations)
+    ]
+    return strays + [f"{upload.key} is still being uploaded" async for upload in archives.list_uploads()]
 
 
 async def _mismatch(row: Workspace, runtime: Runtime, archives: ArchiveStore | None) -> str | None:

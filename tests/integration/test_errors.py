@@ -15,6 +15,7 @@ from adapters.memory.runtime import MemoryRuntime
 from adapters.runtime import Runtime
 from domain.errors import ActionFailed
 from domain.model import DesiredState, ErrorReason, Operation, Phase
+from domain.observation import ContainerState, Presence
 from settings import Settings
 from tests.adapters.docker_registry import registry
 from tests.embedded import image
@@ -215,6 +216,25 @@ async def test_an_operation_that_hangs_is_a_timeout(temporal_client: Client, dat
         workspace = await running.create()
         row = await running.until_phase(workspace, Phase.ERROR)
         assert row.error_reason is ErrorReason.TIMEOUT
+
+
+async def test_what_a_failed_start_left_running_is_ended(temporal_client: Client, database_url: str) -> None:
+    """It runs and never answers: in ERROR it would count for no limit, and nobody would put it to sleep."""
+    runtime = MemoryRuntime()
+
+    async def start(attempt: Attempt) -> None:
+        await runtime.start(attempt.workspace.id, attempt.workspace.image_ref, attempt.op_id)
+        await asyncio.Event().wait()
+
+    settings = Settings(reconciler_starting_timeout=1)
+    async with system(
+        temporal_client, database_url, runtime, "image", actuators=starting(start), settings=settings
+    ) as running:
+        workspace = await running.create()
+        row = await running.until_phase(workspace, Phase.ERROR)
+        assert row.error_reason is ErrorReason.TIMEOUT
+        seen = await runtime.observe(workspace, probe=False)
+        assert (seen.container, seen.volume) == (ContainerState.ABSENT, Presence.PRESENT)
 
 
 async def test_delete_works_in_error(in_memory: System) -> None:

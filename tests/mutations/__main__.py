@@ -1,8 +1,8 @@
 """`python -m tests.mutations [NUMBER…]`: make each mistake in a copy of the repository, and see its test fail.
 
 A mistake counts as found when the test passes without it and fails with it, by its own judgement: a test that ran into
-its time limit, as on a busy machine, has found nothing. With CODEHUB_REPORT the outcome is kept,
-see `tests.report`.
+its time limit, as on a busy machine, has found nothing. What is found is kept in .mutations (or CODEHUB_REPORT) beside
+what former runs found, from where `python -m tests.report .mutations` writes all of it into the document.
 """
 
 import argparse
@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("promises", nargs="*", type=int, help="only these")
     parser.add_argument("--trust", action="store_true", help="do not run the tests without the mistakes first")
     options = parser.parse_args()
+    os.environ.setdefault("CODEHUB_REPORT", ".mutations")
     chosen = [one for one in MUTATIONS if not options.promises or one.promise in options.promises]
     with tempfile.TemporaryDirectory(prefix="codehub-mutations-") as folder:
         copy = Path(folder) / "copy"
@@ -43,10 +44,21 @@ def main() -> int:
             _say("Some of the tests fail without any mistake: mend them first.")
             return 1
         found = [_try(copy, one) for one in chosen]
-    report.save("mutations", found)
+    report.save("mutations", _beside_former(found))
     missed = [one for one in found if not one["found"]]
     _say(f"{len(found) - len(missed)} of {len(found)} mistakes were found.")
     return 1 if missed else 0
+
+
+def _beside_former(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last outcome of each mistake that is still made, in the order of the table."""
+    known = {_key(one): one for one in (*(report.saved("mutations") or []), *found)}
+    keys = ((mutation.promise, mutation.mistake) for mutation in MUTATIONS)
+    return [known[key] for key in keys if key in known]
+
+
+def _key(one: dict[str, Any]) -> tuple[int, str]:
+    return one["promise"], one["mistake"]
 
 
 def _try(copy: Path, mutation: Mutation) -> dict[str, Any]:
@@ -69,6 +81,7 @@ def _try(copy: Path, mutation: Mutation) -> dict[str, Any]:
         "file": mutation.file,
         "by": mutation.test,
         "found": found,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
 
 

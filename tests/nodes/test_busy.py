@@ -70,7 +70,9 @@ async def _meanwhile(nodes: Fleet, bystander: WorkspaceId, others: list[Workspac
     return took
 
 
-@pytest.mark.parametrize(("homes", "claims"), [(30, 12), pytest.param(150, 30, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("homes", "claims"), [(30, 12), pytest.param(150, 30, marks=[pytest.mark.full, pytest.mark.alone])]
+)
 async def test_what_waits_for_a_node_that_dies_is_unreachable_in_time_and_heals(
     temporal_client: Client, database_url: str, homes: int, claims: int
 ) -> None:

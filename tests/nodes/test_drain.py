@@ -1,21 +1,28 @@
 """A drain and what goes wrong on the way: what failed or was deleted holds up no other home, and is named."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from uuid import uuid4
 
 import pytest
 
 from adapters.postgres.database import Database, open_database
+from adapters.postgres.desired_state import DesiredStates
 from adapters.postgres.nodes import Nodes, Registration
 from adapters.postgres.workspaces import WorkspaceStore
+from coordinator.nodewatch import NodeWatch
 from domain.apply import apply
 from domain.judge import judge
+from domain.limits import Limits
 from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase, WorkspaceId
 from domain.observation import UNKNOWN_RESOURCES, Observation, Presence
 from domain.plan import decide
+from tests.api.world import RecordedWakes
 from tests.domain.rows import DELETED_AT, NOW, OP, formerly, row, seen
 
 AT_ONCE = 4
+AT_LATEST = 10.0
+LEAVING = "SELECT count(*) FROM workspaces WHERE move_to IS NOT NULL"
 
 
 @pytest.fixture
@@ -23,6 +30,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     opened = await open_database(database_url)
     for name in ("a", "b"):
         assert await Nodes(opened).register(Registration(name, f"engine-{name}", "127.0.0.1", None, 2, 1 << 32))
+    assert await Nodes(opened).drain("a")
     yield opened
     await opened.close()
 
@@ -111,6 +119,55 @@ async def test_a_home_whose_move_failed_keeps_no_place_and_is_sent_off_again(dat
     assert (failed.phase, failed.move_to) == (Phase.ERROR, None)
     await database.execute("UPDATE workspaces SET phase = 'STANDBY', error_reason = NULL, error_count = 0")
     assert await nodes.send_off("a", AT_ONCE) == [home]
+
+
+async def test_a_node_that_is_taken_back_right_before_its_turn_keeps_its_homes(database: Database) -> None:
+    """Between the look at who is being drained and the look at who leaves."""
+    await _homes(database, AT_ONCE)
+
+    class TakenBack(Nodes):
+        async def draining(self) -> Sequence[str]:
+            names = await Nodes.draining(self)
+            for name in names:
+                assert await self.uncordon(name)
+            return names
+
+    watch = NodeWatch(TakenBack(database), DesiredStates(database, Limits(9, 9)), RecordedWakes())  # type: ignore[arg-type]
+    await watch.send_off()
+    assert await database.fetchval(LEAVING) == 0
+
+
+async def test_a_node_that_is_taken_back_while_its_homes_are_sent_off_keeps_them(database: Database) -> None:
+    """It waits for them to be on their way, and takes them back."""
+    await _homes(database, AT_ONCE)
+    nodes = Nodes(database)
+    async with asyncio.timeout(AT_LATEST):
+        async with database.transaction() as connection:
+            # Who leaves is counted: until that can be written, nobody is on the way.
+            await connection.execute("LOCK TABLE tallies IN SHARE MODE")
+            leaving = asyncio.create_task(nodes.send_off("a", AT_ONCE))
+            await _waits(database, 1)
+            taken_back = asyncio.create_task(nodes.uncordon("a"))
+            await _waits(database, 2, over=taken_back)
+        assert (len(await leaving), await taken_back) == (AT_ONCE, True)
+    assert await database.fetchval(LEAVING) == 0
+
+
+async def test_a_node_that_somebody_is_changing_is_passed_over(database: Database) -> None:
+    """Whoever places homes waits for whoever sends them off: that one waits for nobody. Its turn comes again."""
+    homes = await _homes(database, 1)
+    nodes = Nodes(database)
+    async with database.transaction() as connection, asyncio.timeout(AT_LATEST):
+        await connection.execute("UPDATE nodes SET seen_at = now() WHERE name = 'a'")
+        assert await nodes.send_off("a", AT_ONCE) == []
+    assert await nodes.send_off("a", AT_ONCE) == homes
+
+
+async def _waits(database: Database, many: int, over: "asyncio.Task[bool] | None" = None) -> None:
+    """Until so many wait for a lock, or whoever should is over without."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    while await database.fetchval(waiting) < many and not (over and over.done()):
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("operation", [Operation.NONE, Operation.STOPPING, Operation.ARCHIVING])

@@ -1,9 +1,10 @@
 """`python -m tests.processes.crash_worker`: the real worker, except that it kills itself at chosen calls.
 
-Every call that an activity makes to PostgreSQL, the engine or the store is a point: `STARTING runtime.start#1`, before
-its effect or after it. CRASH_CELLS names one for each workspace (see `Cell`), and a cell strikes once: right before,
-its mark is made in the folder CRASH_MARKS, so that the worker that is started next goes on. Every point that is
-reached is logged.
+Every call that an activity makes to PostgreSQL, Redis, the engine or the store is a point: `STARTING runtime.start#1`,
+before its effect or after it. CRASH_CELLS names one for each workspace (see `Cell`), or for a run of GC or TTL by the
+id of its workflow, and a cell strikes once: right before, its mark is made in the folder CRASH_MARKS, so that the
+worker that is started next goes on. Every point that is reached is logged. With CRASH_ELECT=0 nothing is observed, and
+nobody is woken.
 """
 
 import asyncio
@@ -11,20 +12,23 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import structlog
 from temporalio import activity
 
 from activities.bucket import Bucket
+from activities.gc import GarbageCollector
 from activities.operate import Operator
 from activities.reconcile import Reconciler
 from activities.transfer import Transfers
+from activities.ttl import TtlRunner
 from adapters.docker.runtime import DockerRuntime
 from adapters.s3.store import S3ArchiveStore
 from domain.model import Operation, WorkspaceId
@@ -32,7 +36,20 @@ from settings import load_settings
 from starter.logs import configure_logs
 from tests.faults.faulty import Faults, _Rule, faulty
 from worker import Parts, actuators, open_parts, running
-from workflows.messages import FAIL, RECONCILE, FailInput, OperateInput, ReconcileInput, Step
+from workflows.messages import (
+    COLLECT_GARBAGE,
+    EXPIRE,
+    FAIL,
+    RECONCILE,
+    ExpireInput,
+    FailInput,
+    GcInput,
+    GcReport,
+    OperateInput,
+    ReconcileInput,
+    Step,
+    TtlReport,
+)
 
 log = structlog.get_logger()
 
@@ -41,7 +58,7 @@ log = structlog.get_logger()
 class Cell:
     activity: str
     call: str
-    """`store.save#1`: of this activity's first run for the workspace, the first call of that name."""
+    """`store.save#1`: of one run of this activity for the workspace, the first call of that name."""
     after: bool
 
     def json(self) -> dict[str, Any]:
@@ -128,6 +145,25 @@ class CrashingOperator(Operator):
             return await super().run(operation, request)
 
 
+class CrashingCollector(GarbageCollector):
+    @activity.defn(name=COLLECT_GARBAGE)
+    async def collect(self, request: GcInput) -> GcReport:
+        with working(_this_run(), COLLECT_GARBAGE):
+            return await super().collect(request)
+
+
+class CrashingTtlRunner(TtlRunner):
+    @activity.defn(name=EXPIRE)
+    async def tick(self, request: ExpireInput | None = None) -> TtlReport:
+        with working(_this_run(), EXPIRE):
+            return await super().tick(request)
+
+
+def _this_run() -> WorkspaceId:
+    """GC and TTL work for all workspaces: a run stands for the one."""
+    return WorkspaceId(activity.info().workflow_id or "")
+
+
 def crashing(parts: Parts, crashes: Crashes) -> Parts:
     def wrap(part: str, target: Any) -> Any:
         return faulty(target, _PartCrashes(crashes, part))[0]
@@ -144,7 +180,20 @@ def crashing(parts: Parts, crashes: Crashes) -> Parts:
     acts = actuators(reconciler.runtime, homes, bucket, transfers)
     given = {one.name: getattr(parts.operator, one.name) for one in fields(parts.operator)}
     operator = CrashingOperator(**{**given, "reconciler": reconciler, "actuators": acts})
-    return replace(parts, operator=operator)
+    return replace(parts, operator=operator, activities=tuple(_runner(one, wrap) for one in parts.activities))
+
+
+def _runner(run: Callable[..., Any], wrap: Callable[[str, Any], Any]) -> Callable[..., Any]:
+    """GC in small batches, so that it has several."""
+    assert isinstance(run, MethodType)
+    former = run.__self__
+    assert isinstance(former, GarbageCollector | TtlRunner)
+    given = {one.name: getattr(former, one.name) for one in fields(former)}
+    if isinstance(former, TtlRunner):
+        changed = {name: wrap(name, given[name]) for name in ("expiry", "activity_log")}
+        return CrashingTtlRunner(**{**given, **changed}).tick
+    changed = {name: wrap(name, given[name]) for name in ("garbage", "archives")}
+    return CrashingCollector(**{**given, **changed, "batch": 3}).collect
 
 
 async def main() -> None:
@@ -152,7 +201,10 @@ async def main() -> None:
     configure_logs(settings)
     cells = {workspace: Cell(**cell) for workspace, cell in json.loads(os.environ["CRASH_CELLS"]).items()}
     crashes = Crashes(cells, Path(os.environ["CRASH_MARKS"]))
-    async with open_parts(settings) as parts, running(crashing(parts, crashes)):
+    elect = os.environ.get("CRASH_ELECT", "1") == "1"
+    async with open_parts(settings) as parts, running(crashing(parts, crashes), elect=elect):
+        # What it does by itself when it starts comes before all that is looked at.
+        await asyncio.gather(*parts.lookouts)
         log.info("worker_ready")
         await asyncio.Event().wait()
 

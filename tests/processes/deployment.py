@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 import asyncpg
+import pytest
 
 from adapters.docker.config import DockerConfig
 from adapters.docker.runtime import DockerRuntime
@@ -23,7 +24,7 @@ from adapters.postgres.rows import to_workspace
 from adapters.s3.client import S3Config
 from adapters.s3.store import S3ArchiveStore, open_store
 from domain.model import Operation, Phase, Workspace, WorkspaceId
-from domain.naming import DEFAULT_NODE
+from domain.naming import DEFAULT_NODE, workflow_id
 from starter.embedded.stack import Stack
 from tests.harness.rows import contradictions, failures, unsettled
 from tests.harness.world import mismatches
@@ -129,7 +130,8 @@ class Deployment:
         """Everything is where it is wanted, with nothing under way and no error; how long that took."""
         began = time.monotonic()
         while waiting := await unsettled(self.database):
-            assert time.monotonic() - began < seconds, "\n".join(waiting) + self.words()
+            if time.monotonic() - began > seconds:
+                pytest.fail("\n".join([*waiting, *await self._attempts()]) + self.words())
             await asyncio.sleep(0.05)
         return time.monotonic() - began
 
@@ -140,6 +142,13 @@ class Deployment:
             *await failures(self.database),
             *await mismatches(self.database, self.runtime, self.archives),
         ]
+
+    async def _attempts(self) -> list[str]:
+        """What Temporal says of those that are not at rest: which attempt, since when, and how the last one ended."""
+        found = await self.database.fetch("SELECT id::text FROM workspaces WHERE operation <> 'NONE'")
+        client = self.console.waker.client
+        described = [await client.get_workflow_handle(workflow_id(row["id"])).describe() for row in found]
+        return [f"{one.id}: {one.raw_description.pending_activities}" for one in described]
 
     def words(self) -> str:
         """What the processes said last."""

@@ -17,6 +17,8 @@ class Person:
     client: aiohttp.ClientSession
     url: str
     history: History = field(default_factory=History)
+    limited: int = 0
+    """Commands that were refused because as many workspaces as may be RUNNING were."""
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         async with self.client.request(method, self.url + path, json=body) as answer:
@@ -45,6 +47,7 @@ class Person:
             status, body = await self.ask("POST", WORKSPACES, wanted)
         except (aiohttp.ClientError, TimeoutError):
             return None
+        self.limited += status == 429
         if status != 201:
             return None
         workspace = WorkspaceId(body["id"])
@@ -80,6 +83,7 @@ class Person:
             status, _ = await self.ask(method, path, body)
         except (aiohttp.ClientError, TimeoutError):
             return command.outcome
+        self.limited += status == 429
         if status < 300:
             command.answer(Outcome.DONE)
         elif status in {404, 409, 422, 429}:

@@ -67,6 +67,19 @@ class CodehubProcess:
             assert time.monotonic() < deadline, f"it did not say {event} {fields}: {self.output[-2000:]}"
             await asyncio.sleep(0.02)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def memory(self) -> tuple[int, int]:
+        """Resident now, and at most since `forget_peak`."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        found = {line.split(":")[0]: line.split()[1] for line in status.splitlines() if line.startswith("Vm")}
+        return int(found["VmRSS"]) * 1024, int(found["VmHWM"]) * 1024
+
+    def forget_peak(self) -> None:
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()

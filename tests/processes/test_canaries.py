@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from base64 import b64encode
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -17,20 +16,29 @@ from domain.model import DesiredState, ErrorReason, Phase, WorkspaceId
 from domain.naming import container_name
 from tests.conftest import S3
 from tests.faults.proxy import FaultProxy, server_of, through
+from tests.harness.stored import stored_by_temporal
 from tests.processes.conftest import Deploy
 from tests.processes.deployment import AT_REST, PASSWORD, Deployment
 from tests.processes.person import WORKSPACES, Person
 from tests.processes.process import CodehubProcess, until
+from workflows.codec import EncryptingCodec
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 CANARY = "canary-of-a-password"
+METRICS_CANARY = "canary-of-the-metrics-token"
+KEY_CANARY = b"canary-of-the-key-of-temporal-32"
+SEEDED = {
+    "LOG_LEVEL": "DEBUG",
+    "METRICS_TOKEN": METRICS_CANARY,
+    "TEMPORAL_PAYLOAD_KEYS": b64encode(KEY_CANARY).decode(),
+}
 
 
 async def test_secrets_stay_where_they_belong(deploy: Deploy, temporal_client: Client, docker_host: str) -> None:
     """A whole life, errors and refusals included, with the real worker and API; then everything that either of them
     said, stored or set up is searched for every secret that they were given or gave out."""
-    deployment = await deploy(LOG_LEVEL="DEBUG")
+    deployment = await deploy(**SEEDED)
     await deployment.worker()
     async with deployment.person() as person:
         secrets = await _secrets(deployment, person)
@@ -41,7 +49,9 @@ async def test_secrets_stay_where_they_belong(deploy: Deploy, temporal_client: C
         listening.cancel()
         with suppress(asyncio.CancelledError):
             await listening
-        said += [line async for line in _histories(temporal_client)]
+        histories = [text async for text in stored_by_temporal(temporal_client, EncryptingCodec([KEY_CANARY]))]
+        assert any('"workspace_id":"' in text for text in histories), "histories are not deciphered"
+        said += histories
         said += [process.output for process in deployment.processes]
         said += [str(dict(row)) for row in await deployment.database.fetch("SELECT * FROM workspaces")]
         said += [str(dict(row)) for row in await deployment.database.fetch("SELECT * FROM operations")]
@@ -71,7 +81,7 @@ async def test_outages_tell_no_secret(deploy: Deploy, database_url: str, redis_u
             REDIS_URL=through(redis_url, proxies["Redis"]),
             S3_ENDPOINT=proxies["S3"].url,
             RECONCILER_PATIENCE="1",
-            LOG_LEVEL="DEBUG",
+            **SEEDED,
         )
         await deployment.worker()
         person = await stack.enter_async_context(deployment.person())
@@ -140,6 +150,9 @@ async def _secrets(deployment: Deployment, person: Person) -> dict[str, str]:
         "database": urlsplit(deployment.env["DATABASE_URL"]).password or "",
         "redis": urlsplit(deployment.env["REDIS_URL"]).password or "",
         "store": deployment.env["S3_SECRET_KEY"],
+        "metrics": METRICS_CANARY,
+        "key of what Temporal stores": KEY_CANARY.decode(),
+        "the same key as it is given": deployment.env["TEMPORAL_PAYLOAD_KEYS"],
     }
 
 
@@ -158,6 +171,11 @@ async def _refusals(person: Person, secrets: dict[str, str]) -> list[str]:
         for path in (WORKSPACES, f"/w/{WorkspaceId('0' * 8)}/", "/api/v1/nothing"):
             async with stranger.get(person.url + path, headers=bearer) as answer:
                 answers.append(f"{answer.status} {dict(answer.headers)} {await answer.text()}")
+        for token, status in ((f"{METRICS_CANARY}!", 401), (METRICS_CANARY, 200)):
+            bearer = {"Authorization": f"Bearer {token}"}
+            async with stranger.get(f"{person.url}/metrics", headers=bearer) as answer:
+                assert answer.status == status
+                answers.append(f"{dict(answer.headers)} {await answer.text()}")
     return answers
 
 
@@ -187,24 +205,3 @@ async def _listen(person: Person, said: list[str]) -> None:
     async with person.client.get(f"{person.url}/api/v1/events", timeout=aiohttp.ClientTimeout(None)) as events:
         while line := await events.content.readline():
             said.append(line.decode())
-
-
-async def _histories(client: Client) -> Any:
-    async for execution in client.list_workflows():
-        yield f"{execution.workflow_type} {dict(execution.search_attributes)} {await execution.memo()}"
-        history = await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
-        yield history.to_json()
-        for event in history.events:
-            for payload in _payloads(event):
-                yield payload.decode(errors="replace")
-
-
-def _payloads(message: Any) -> Iterator[bytes]:
-    """The data of every payload in it, however deep: the JSON form has them in base64."""
-    if message.DESCRIPTOR.name == "Payload":
-        yield message.data
-    for _, value in message.ListFields():
-        entries = value.values() if hasattr(value, "values") else value if hasattr(value, "append") else [value]
-        for entry in entries:
-            if hasattr(entry, "DESCRIPTOR"):
-                yield from _payloads(entry)

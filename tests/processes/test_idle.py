@@ -1,17 +1,20 @@
 """An idle workspace goes to sleep, one in use does not: proxy, Redis, Schedule and workflow together (SPEC 7, 8)."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+import aiohttp
 import pytest
 from yarl import URL
 
 from domain.model import Phase, WorkspaceId
 from tests.adapters.docker_world import docker_world
+from tests.conftest import OwnServices
 from tests.processes.conftest import Deploy
-from tests.processes.deployment import Deployment
+from tests.processes.deployment import AT_REST, Deployment
 from tests.processes.person import WORKSPACES, Person
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
@@ -52,6 +55,33 @@ async def test_idle_goes_to_sleep_and_used_does_not(deploy: Deploy, talking_imag
             await deployment.until_phase(idle, Phase.STANDBY)
             assert await _phases(deployment, asked, talking) == [Phase.RUNNING, Phase.RUNNING]
             assert heard
+
+
+@pytest.mark.full
+async def test_a_minute_without_redis(deploy: Deploy, own_services: OwnServices) -> None:
+    """PROMISE 25, as long as it says: several TTLs pass meanwhile, and nobody is put to sleep. When it is back, who is
+    in use stays up, who is not goes to sleep, and a screen that was open all the time shows it."""
+    stack = await own_services("valkey")
+    deployment = await deploy(REDIS_URL=stack.env["REDIS_URL"], ACTIVITY_FLUSH_INTERVAL=str(PAUSE), TTL_INTERVAL="1")
+    await deployment.worker()
+    async with deployment.person() as person:
+        used, idle = await person.create("used"), await person.create("idle")
+        for workspace in (used, idle):
+            await deployment.until_phase(workspace, Phase.RUNNING)
+        timeout = aiohttp.ClientTimeout(AT_REST)
+        async with _asking(person, used), person.client.get(f"{person.url}/api/v1/events", timeout=timeout) as screen:
+            await stack.supervisor.pause("valkey")
+            for workspace in (used, idle):
+                await person.ask("PATCH", f"{WORKSPACES}/{workspace}", {"standby_ttl_seconds": TTL})
+            back = time.monotonic() + 60
+            while time.monotonic() < back:
+                assert await _phases(deployment, used, idle) == [Phase.RUNNING, Phase.RUNNING]
+                await asyncio.sleep(PAUSE)
+            await stack.supervisor.resume("valkey")
+            async for line in screen.content:
+                if b'"phase":"STANDBY"' in line.replace(b" ", b""):
+                    break
+            assert await _phases(deployment, used, idle) == [Phase.RUNNING, Phase.STANDBY]
 
 
 async def _phases(deployment: Deployment, *workspaces: WorkspaceId) -> list[Phase]:

@@ -100,6 +100,7 @@ async def test_all_of_them_go_on_soon(crowd: Crowd) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.alone
 async def test_five_hundred_go_on_soon(crowd: Crowd) -> None:
     """Issue 7: 500 at once after kill -9 of their only worker; none waits for longer than it may."""
     await _killed_and_woken(crowd, 500)

@@ -34,15 +34,6 @@ class Served:
         first = [f"{method} {self.path} HTTP/1.1", f"Host: {self.host}", f"Cookie: {self.cookie}"]
         return "\r\n".join([*first, f"Origin: http://{self.host}", *lines, "", ""]).encode()
 
-    def memory(self) -> tuple[int, int]:
-        """Resident now, and at most since `forget_peak`."""
-        status = Path(f"/proc/{self.process._process.pid}/status").read_text()
-        found = {line.split(":")[0]: line.split()[1] for line in status.splitlines() if line.startswith("Vm")}
-        return int(found["VmRSS"]) * 1024, int(found["VmHWM"]) * 1024
-
-    def forget_peak(self) -> None:
-        Path(f"/proc/{self.process._process.pid}/clear_refs").write_text("5")
-
 
 @asynccontextmanager
 async def served(database_url: str, redis_url: str, endpoint: str, folder: Path) -> AsyncIterator[Served]:

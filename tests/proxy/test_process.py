@@ -62,12 +62,12 @@ async def test_memory_stays_flat(database_url: str, redis_url: str, tmp_path: Pa
     async with served(database_url, redis_url, ws.endpoint, tmp_path) as server:
         await _up(server, 8 * MIB, chunked=False)
         for chunked in (False, True):
-            server.forget_peak()
-            before, _ = server.memory()
+            server.process.forget_peak()
+            before, _ = server.process.memory()
             await _up(server, size, chunked=chunked)
             assert counted == size
             await _down(server, size, chunked=chunked)
-            assert server.memory()[1] - before <= 32 * MIB
+            assert server.process.memory()[1] - before <= 32 * MIB
 
 
 async def test_a_slow_reader_costs_little(database_url: str, redis_url: str, tmp_path: Path, ws: Workspace) -> None:
@@ -86,8 +86,8 @@ async def test_a_slow_reader_costs_little(database_url: str, redis_url: str, tmp
     ws.handler = handler
     async with served(database_url, redis_url, ws.endpoint, tmp_path) as server:
         # A login takes some, for a moment.
-        server.forget_peak()
-        before, _ = server.memory()
+        server.process.forget_peak()
+        before, _ = server.process.memory()
         # The reader of this side is what does not read: its buffer is small.
         _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
         writer.write(server.head("GET"))
@@ -98,7 +98,7 @@ async def test_a_slow_reader_costs_little(database_url: str, redis_url: str, tmp
             last = sent
             await asyncio.sleep(0.5)
         assert 0 < sent < 64 * MIB
-        assert server.memory()[1] - before <= 32 * MIB
+        assert server.process.memory()[1] - before <= 32 * MIB
         writer.transport.abort()
         await closed(writer)
 

@@ -21,10 +21,12 @@ from adapters.postgres.nodes import Nodes
 from adapters.postgres.overview import Overview
 from adapters.postgres.placements import Placements
 from adapters.postgres.sessions import Sessions
+from adapters.postgres.starts import Starts
 from adapters.postgres.ttl import Expiry
 from domain.limits import Limits
 from domain.model import DesiredState, Phase, UserId, WorkspaceId
 from domain.observation import ContainerState, Presence, Resources
+from domain.pacing import MOST
 from domain.plan import DEFAULT_TIMEOUTS
 from domain.ttl import TtlDefaults
 
@@ -42,6 +44,7 @@ FILL = f"""
 INSERT INTO users (id, username, password_hash) VALUES
     ('00000000-0000-0000-0000-000000000000', 'alice', ''), ('00000000-0000-0000-0000-00000000000b', 'bob', '');
 INSERT INTO nodes (name, engine_id) VALUES ('a', 'a'), ('b', 'b'), ('c', 'c');
+UPDATE nodes SET cordoned_at = now(), drain_started_at = now(), drain_homes = 1 WHERE name = 'a';
 ALTER TABLE workspaces DISABLE TRIGGER USER;
 INSERT INTO workspaces (id, owner_user_id, name, image_ref, phase, desired_state, deleted_at, node, operation, op_id,
     op_started_at, archive_key, error_reason, last_access_at, phase_changed_at)
@@ -129,6 +132,7 @@ PERIODIC: Mapping[str, tuple[Callable[[Database], Awaitable[object]], set[str]]]
         {"workspaces_living"},
     ),
     "admin page of a user": (lambda db: Overview(db).page(limit=10, offset=0, owner=ALICE), {"workspaces_list"}),
+    "starts": (lambda db: Starts(db).latest(SOME[0], MOST), {"operations_log", "audit_subject"}),
     "claims": (lambda db: Garbage(db).claims(SOME), {"workspaces_pkey"}),
     "matured": (lambda db: Garbage(db).matured(SOON, SOON, 10), {"gc_orphans_pkey"}),
     "sessions": (lambda db: Sessions(db).prune(), {"sessions_expiry"}),

@@ -60,6 +60,7 @@ async def test_what_somebody_is_changing_is_passed_over(
     """And taken the next time, with no word of it."""
     for name in ("a", "b"):
         await database.execute("INSERT INTO nodes (name, engine_id, cordoned_at) VALUES ($1, $1, now())", name)
+    await Nodes(database).drain("a")
     await database.execute(_ROWS, [FIRST, LAST], OWNER, phase, "b")
     untouched = f"SELECT array_agg(id) FROM workspaces WHERE {left}"
     async with _held(database, FIRST), asyncio.timeout(AT_ONCE):

@@ -47,6 +47,10 @@ async def test_a_life_in_metrics_traces_logs_and_ciphers(deploy: Deploy, tempora
             TTL_INTERVAL="1",
             GC_INTERVAL="1",
             GC_DELAY="0",
+            # Nobody is put to sleep before the last report of who was active has had its time.
+            ACTIVITY_FLUSH_INTERVAL="1",
+            # There is no registry to wait for.
+            RECONCILER_PATIENCE="1",
         )
         worker = await deployment.worker(METRICS_PORT=str(port))
         async with deployment.person(METRICS_PORT=str(other)) as person:

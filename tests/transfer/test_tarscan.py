@@ -67,6 +67,32 @@ def test_every_format_of_gnu_tar_passes_unchanged(tmp_path: Path, tar_format: st
     assert scanner.devices == 0
 
 
+@pytest.mark.parametrize("tar_format", ["v7", "oldgnu", "gnu", "ustar", "posix"])
+def test_files_are_counted_apart_from_what_else_there_is(tmp_path: Path, tar_format: str) -> None:
+    """What a person calls files: regular ones, with holes or without, and each name of one that has several. No
+    directories, symbolic links and pipes."""
+    tree(tmp_path, fifo=tar_format != "v7")
+    with_holes(tmp_path)
+    sparse = [] if tar_format in {"v7", "ustar"} else ["--sparse"]
+    _, scanner = scanned([gnu_tar(tmp_path, f"--format={tar_format}", *sparse)])
+    assert scanner.files == sum(path.is_file() and not path.is_symlink() for path in tmp_path.rglob("*")) == 5
+    assert scanner.entries > scanner.files
+
+
+def test_a_directory_of_the_oldest_format_is_no_file() -> None:
+    """Only its name tells."""
+    tar = header(b"dir/", b"\0", b"0") + header(b"dir/file", b"\0", b"0") + END
+    _, scanner = scanned([tar])
+    assert (scanner.entries, scanner.files) == (2, 1)
+
+
+def test_a_hard_link_to_a_device_is_no_file() -> None:
+    """It is left out with the device."""
+    device, link = member("whiteout", tarfile.CHRTYPE), member("second", tarfile.LNKTYPE, link="whiteout")
+    _, scanner = scanned([made([(device, b""), (link, b""), (member("file"), b"x")])])
+    assert (scanner.entries, scanner.files) == (1, 1)
+
+
 @pytest.mark.parametrize("kind", ["gnu", "oldgnu", "posix 0.0", "posix 0.1", "posix 1.0"])
 @pytest.mark.parametrize("chunk", [1, 513, 10**9])
 def test_sparse_files_pass_unchanged_in_every_format(tmp_path: Path, kind: str, chunk: int) -> None:

@@ -19,6 +19,27 @@ async def test_missing_search_attributes_are_added_once(temporal_address: str) -
     assert await ensure_search_attributes(client) == []
 
 
+async def test_who_may_not_ask_for_them_goes_on_where_they_are(temporal_address: str) -> None:
+    """As with a key of Temporal Cloud that may run workflows and no more: somebody has added them by hand."""
+
+    async def refuse(_: Any) -> None:
+        raise RPCError("not for this key", RPCStatusCode.PERMISSION_DENIED, b"")
+
+    there, bare = await new_namespace(temporal_address), await new_namespace(temporal_address)
+    await ensure_search_attributes(there)
+    for client in (there, bare):
+        refusing: Any = SimpleNamespace(
+            namespace=client.namespace,
+            operator_service=SimpleNamespace(list_search_attributes=refuse),
+            count_workflows=client.count_workflows,
+        )
+        if client is there:
+            assert await ensure_search_attributes(refusing) == []
+        else:
+            with pytest.raises(NamespaceNotReady, match="by hand"):
+                await ensure_search_attributes(refusing)
+
+
 async def test_a_server_that_has_just_gone_is_no_wrong_namespace(temporal_address: str) -> None:
     """Whoever starts waits for it, as for one that was never there: see `worker`."""
     async with FaultProxy(f"tcp://{temporal_address}") as proxy:
@@ -41,6 +62,8 @@ async def test_only_what_the_server_refuses_is_wrong(status: RPCStatusCode, expe
     async def fail(_: Any) -> None:
         raise RPCError("transport error", status, b"")
 
-    client: Any = SimpleNamespace(namespace="default", operator_service=SimpleNamespace(list_search_attributes=fail))
+    client: Any = SimpleNamespace(
+        namespace="default", operator_service=SimpleNamespace(list_search_attributes=fail), count_workflows=fail
+    )
     with pytest.raises(expected):
         await ensure_search_attributes(client)
