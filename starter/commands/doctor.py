@@ -123,7 +123,7 @@ def _part(name: str, findings: "list[Finding]") -> "dict[str, object]":
                 "status": finding.status,
                 "message": finding.message,
                 "advice": finding.advice,
-                "latency_ms": round(finding.milliseconds, 1) if finding.milliseconds is not None else None,
+                "latency_ms": round(finding.milliseconds, 3) if finding.milliseconds is not None else None,
             }
             for finding in findings
         ],

@@ -329,6 +329,29 @@ async def test_on_a_phone_nothing_jumps(world: World) -> None:
         assert len(heights) == 1, heights
 
 
+@pytest.mark.parametrize(("desired", "shown"), [("RUNNING", "\u00a0"), ("STANDBY", "STARTING to begin")])
+async def test_on_a_phone_what_is_said_in_between_moves_nothing(world: World, desired: str, shown: str) -> None:
+    """What was told of the moment before is not shown, and what is true for a moment takes one line, however long."""
+    username, name = await world.person(), f"in-between-{desired.lower()}"
+    async with world.tab(username, viewport={"width": 390, "height": 844}) as tab:
+        row = await tab.create(name)
+        await tab.shows(name, "Running")
+        said = row.locator("[data-next]")
+        await expect(said).to_contain_text("10 min")
+        before = (await _box(row))["height"]
+        told = await world.call("GET", f"/api/v1/workspaces/{await world.workspace(name)}/explain", username)
+        waits = "STARTING to begin. If it does not within seconds, Docker or the object storage does not answer."
+        told |= {"phase": "STANDBY", "desired_state": desired, "waiting_for": waits, "next_step": None}
+        await tab.page.route("**/explain", lambda route: route.fulfill(json=told))
+        await row.get_by_role("button", name=f"Stop {name}").click()
+        await tab.shows(name, "Standby")
+        await expect(said).to_have_text(shown)
+        assert (await _box(row))["height"] == before
+        await tab.page.unroute("**/explain")
+        await row.get_by_role("button", name=f"Start {name}").click()
+        await expect(said).to_contain_text("10 min")
+
+
 async def test_light_and_dark(world: World) -> None:
     """As the system has it, until a person chooses; the choice is kept."""
     async with world.tab(await world.person(), color_scheme="dark") as tab:

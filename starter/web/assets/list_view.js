@@ -7,7 +7,7 @@ import { menu } from './dialog.js';
 import { h, icon } from './dom.js';
 import { edit } from './edit_dialog.js';
 import { errorBox, goal, mainButtons, pill, progress } from './state_parts.js';
-import { changed, isBusy, isRunning, needsPerson, running, state } from './store.js';
+import { changed, explanationOf, isBusy, isRunning, needsPerson, running, state } from './store.js';
 import { ago, nextStep, plain } from './words.js';
 
 const MOST = 100;
@@ -112,7 +112,7 @@ const list = (found) => h('div.card', null,
     : null);
 
 const row = (ws) => {
-  const explained = state.explanations.get(ws.id);
+  const explained = explanationOf(ws);
   return h('li.row', { 'data-key': ws.id, 'data-workspace': ws.id },
     h('div.what', null,
       h('div.line', null,
@@ -124,13 +124,18 @@ const row = (ws) => {
 };
 
 const resting = (ws, explained) => {
-  const step = nextStep(explained?.next_step, now());
-  const used = explained?.last_activity?.at ?? ws.last_access_at;
-  const moving = !step && explained?.waiting_for && ws.phase !== 'ERROR' ? explained.waiting_for : '';
+  const used = state.explanations.get(ws.id)?.last_activity?.at ?? ws.last_access_at;
   return [
-    h('p', { 'data-next': '' }, step || plain(moving) || rest(ws)),
+    h('p', { 'data-next': '' }, explained ? next(ws, explained) : '\u00a0'),
     h('p.small.faint', null, used ? `Last used ${ago(used, now())}` : `Created ${ago(ws.created_at, now())}`),
   ];
+};
+
+const next = (ws, explained) => {
+  const step = nextStep(explained.next_step, now());
+  if (step || !explained.waiting_for || ws.phase === 'ERROR') return step || rest(ws);
+  // The workspace's own view has the rest of it: here, rows keep their height.
+  return plain(explained.waiting_for.split('. ')[0]);
 };
 
 const rest = (ws) => ({

@@ -16,6 +16,7 @@ export const state = {
 };
 
 const MAPS = [state.workspaces, state.explanations, state.pending];
+const EXPLAINED = ['phase', 'desired_state', 'operation', 'error_reason'];
 // When the last event of each workspace came.
 const heard = new Map();
 const told = new Set();
@@ -66,6 +67,12 @@ export const forget = () => {
   for (const map of [...MAPS, heard]) map.clear();
   Object.assign(state, { session: null, installation: null, loaded: false, live: 'connecting', filter: 'all', search: '' });
   changed();
+};
+
+// Why it is where it is and what comes next, unless that was told of another state than the one which is shown.
+export const explanationOf = (ws) => {
+  const told = state.explanations.get(ws.id);
+  return EXPLAINED.every((field) => told?.[field] === ws[field]) ? told : undefined;
 };
 
 export const isBusy = (ws) => ws.operation !== 'NONE';
