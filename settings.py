@@ -112,6 +112,9 @@ class Settings(BaseModel):
     workspace_memory_mb: Count = Field(2048, ge=16, description="memory limit of a workspace, MiB")
     workspace_cpus: float = Field(2.0, gt=0, le=4096, description="CPU limit of a workspace")
     workspace_pids: Count = Field(512, ge=16, description="process limit of a workspace")
+    workspace_network: Literal["own", "engine"] = Field(
+        "own", description="own, or the engine's default network: faster starts, for a dockerd with --icc=false"
+    )
     workspace_host_pattern: str | None = Field(
         None, description="host names of workspaces, such as {id}.ws.example.com; unset: all below /w/ of one host"
     )

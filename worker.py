@@ -289,6 +289,7 @@ def docker_config(settings: Settings, installation: str, node: str = DEFAULT_NOD
         publish_host=settings.node_address,
         # Several engines on one machine share its bridges: theirs must not have the same name.
         network_name=None if node == DEFAULT_NODE else f"codehub-{installation}-{node}",
+        engines_network=settings.workspace_network == "engine",
         marker=f"codehub-{installation}-{node}",
         docker_host=settings.docker_host,
         installation=installation,

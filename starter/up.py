@@ -110,6 +110,8 @@ def _config(settings: Settings) -> StackConfig:
 
 def _environment(settings: Settings, stack: Stack, password: str) -> dict[str, str]:
     env = {**os.environ, **stack.env, "CODEHUB_ADMIN_PASSWORD": password, "PYTHONUNBUFFERED": "1"}
+    if network := os.environ.get("WORKSPACE_NETWORK"):
+        env["WORKSPACE_NETWORK"] = network
     env["WORKER_DRAIN_SECONDS"] = os.environ.get("WORKER_DRAIN_SECONDS") or DRAIN_SECONDS
     if stack.temporal_ui_url and not settings.temporal_ui_url:
         env["TEMPORAL_UI_URL"] = stack.temporal_ui_url

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 GIB = 1024**3
 LINK_LOCAL = "169.254.0.0/16"
 """Where clouds keep their metadata service, with the machine's credentials in it."""
+ENGINES_NETWORK = "bridge"
+"""The default network's name. It is the only bridge on which a container costs the engine no name server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class DockerConfig:
     """Calls to the engine at one time."""
     network_name: str | None = None
     """None: `codehub-{installation}`."""
+    engines_network: bool = False
+    """Workspaces are on the engine's default network instead, which must be closed between containers."""
     marker: str | None = None
     """Names the volume that tells the node's engine from others; None: any engine will do."""
     blocked_networks: tuple[str, ...] = (LINK_LOCAL,)
@@ -57,4 +61,4 @@ class DockerConfig:
 
     @property
     def network(self) -> str:
-        return self.network_name or f"codehub-{self.installation}"
+        return ENGINES_NETWORK if self.engines_network else self.network_name or f"codehub-{self.installation}"

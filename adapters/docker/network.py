@@ -1,4 +1,4 @@
-"""The bridge network that all workspaces of an installation are on, each alone."""
+"""The bridge network that all workspaces of an installation are on, each alone: one of its own, or the engine's."""
 
 import asyncio
 import hashlib
@@ -19,6 +19,8 @@ RECHECK_SECONDS = 60.0
 """How long a network that was seen is taken for granted; one that is gone is noticed earlier, by a start."""
 TRIES = 20
 TRY_PAUSE = 0.1
+ICC = "com.docker.network.bridge.enable_icc"
+BRIDGE = "com.docker.network.bridge.name"
 
 
 class Network:
@@ -27,6 +29,7 @@ class Network:
         # The engine allows two networks of one name, but not two of one bridge: fixing the bridge's name makes
         # it the engine that refuses the second of two workers. The kernel takes 15 characters.
         self.bridge = f"ch-{hashlib.sha256(self.name.encode()).hexdigest()[:10]}"
+        self._is_the_engines = config.engines_network
         self._engine = engine
         self._labels = Labels(config.installation)
         self._firewall = Firewall(self.bridge, config.installation, config.blocked_networks)
@@ -41,7 +44,10 @@ class Network:
         async with self._lock:
             if now() < self._fresh_until:
                 return
-            await self._ensure_network()
+            if self._is_the_engines:
+                self._firewall.bridge = await self._closed_bridge()
+            else:
+                await self._ensure_network()
             await self._engine.compute(self._firewall.ensure)
             self._fresh_until = now() + RECHECK_SECONDS
 
@@ -53,8 +59,11 @@ class Network:
         """For an installation that goes away; refused by the engine while a workspace runs on it."""
         async with self._lock:
             self.forget()
-            for found in await self._ours():
-                await self._remove(found["Id"])
+            if self._is_the_engines:
+                self._firewall.bridge = await self._closed_bridge()
+            else:
+                for found in await self._ours():
+                    await self._remove(found["Id"])
             await self._engine.compute(self._firewall.remove)
 
     async def _remove(self, network_id: str) -> None:
@@ -63,6 +72,17 @@ class Network:
         except NotThere:
             return
         log.info("network_removed", network=self.name)
+
+    async def _closed_bridge(self) -> str:
+        """Of the engine's default network: its settings are the engine's, and hold as long as it runs."""
+        found = await self._engine.look(lambda api: api.inspect_network(self.name))
+        options = found["Options"]
+        if options.get(ICC) != "false" or found["EnableIPv6"] or not options.get(BRIDGE):
+            raise ActionFailed(
+                "On the engine's default network workspaces could reach each other: start dockerd with --icc=false and "
+                "without --ipv6, or set WORKSPACE_NETWORK=own"
+            )
+        return str(options[BRIDGE])
 
     async def _ensure_network(self) -> None:
         refusal: ActionFailed | None = None
@@ -98,9 +118,6 @@ class Network:
                 check_duplicate=True,
                 enable_ipv6=False,
                 labels=self._labels.of_network(),
-                options={
-                    "com.docker.network.bridge.name": self.bridge,
-                    "com.docker.network.bridge.enable_icc": "false",
-                },
+                options={BRIDGE: self.bridge, ICC: "false"},
             )
         )

@@ -10,7 +10,7 @@ import structlog
 from botocore.exceptions import ClientError
 
 from adapters.archive_store import LARGEST_SMALL, Fence, OpenUpload, SmallObject, StoredObject
-from adapters.s3.client import AWAY, NotStored, S3Config, code_of, is_missing, open_client, translated
+from adapters.s3.client import NotStored, S3Config, code_of, is_missing, open_client, translated
 from adapters.s3.multipart import Moved, Multipart
 from adapters.transfer.flush import Keeping, keeping
 from domain.errors import ActionFailed, DataLost, Unreachable
@@ -60,12 +60,13 @@ class S3ArchiveStore:
     async def upload(self, key: str, parts: AsyncIterator[bytes], fence: Fence, moved: Moved = lambda _: None) -> None:
         # An upload begun before this is ended here; one begun after it finds itself superseded at its fence. So no
         # former attempt can put its object in the place of ours, however late it wakes up.
+        await fence()
         await self.end_uploads(key)
         if self.disk is not None:
             self._marks[key] = self.disk.mark()
-        with translated(key):
-            upload_id = (await self.client.create_multipart_upload(Bucket=self.bucket, Key=key))["UploadId"]
+        upload_id = ""
         try:
+            upload_id = await self._begun(key)
             await fence()
             upload = Multipart(self.client, self.bucket, key, upload_id, moved)
             # In a task of its own: before Python 3.13, a group whose task fails at its end leaves the task that it runs
@@ -83,13 +84,11 @@ class S3ArchiveStore:
                 if await self.size(key) != upload.size:
                     raise
         except BaseException:
-            await asyncio.shield(self._abandoned(key, upload_id))
+            await asyncio.shield(self._abandoned(key, upload_id, fence))
             raise
 
     async def end_uploads(self, key: str) -> None:
-        async for former in self._uploads(key):
-            if former.key == key:
-                await self.abort(former)
+        await self._end_others(key, "")
 
     async def download(self, key: str) -> AsyncIterator[bytes]:
         position, tag, failures = 0, "", 0
@@ -232,10 +231,29 @@ class S3ArchiveStore:
                 for found in page.get("Uploads", []):
                     yield OpenUpload(found["Key"], found["UploadId"], found["Initiated"])
 
-    async def _abandoned(self, key: str, upload_id: str) -> None:
-        """As far as the store answers; GC ends what is left."""
-        with suppress(ActionFailed, Unreachable, *AWAY), translated(key):
-            await self.client.abort_multipart_upload(Bucket=self.bucket, Key=key, UploadId=upload_id)
+    async def _begun(self, key: str) -> str:
+        with translated(key):
+            answer = await self.client.create_multipart_upload(Bucket=self.bucket, Key=key)
+        if answer["ResponseMetadata"]["RetryAttempts"]:
+            # The store may have begun one each time that it was asked, and only the last answer was heard.
+            await self._end_others(key, answer["UploadId"])
+        return answer["UploadId"]
+
+    async def _end_others(self, key: str, upload_id: str) -> None:
+        async for found in self._uploads(key):
+            if found.key == key and found.upload_id != upload_id:
+                await self.abort(found)
+
+    async def _abandoned(self, key: str, upload_id: str, fence: Fence) -> None:
+        """As far as the store answers, and nobody has taken over; GC ends what is left."""
+        with suppress(Exception):
+            if upload_id:
+                with translated(key):
+                    await self.client.abort_multipart_upload(Bucket=self.bucket, Key=key, UploadId=upload_id)
+            else:
+                # Whether one was begun, and how often, nobody knows.
+                await fence()
+                await self.end_uploads(key)
 
 
 @asynccontextmanager

@@ -90,6 +90,8 @@ class Dockerd:
                 f"--exec-root={self.runtime}",
                 f"--pidfile={self.runtime / 'docker.pid'}",
                 f"--bridge={self.bridge.name}",
+                # Workspaces are on it where names can be resolved there.
+                "--icc=false",
                 # Where a containerd of the system runs, dockerd uses that one: keep apart from its other users.
                 f"--containerd-namespace=codehub-{self.tag}",
                 f"--containerd-plugins-namespace=codehub-{self.tag}-plugins",

@@ -19,6 +19,7 @@ from starter.embedded.errors import EmbeddedError
 from starter.embedded.lock import DataLock
 from starter.embedded.postgres import Postgres
 from starter.embedded.progress import NoProgress, Progress
+from starter.embedded.resolver import default_network_resolves
 from starter.embedded.seaweed import Seaweed
 from starter.embedded.state import State
 from starter.embedded.supervisor import Supervisor
@@ -142,6 +143,8 @@ class Stack:
             dockerd = Dockerd.from_state(self.data, self.state)
             host = dockerd.host
             await self.supervisor.start(dockerd.child())
+            if default_network_resolves():
+                self.env["WORKSPACE_NETWORK"] = "engine"
         self.env["DOCKER_HOST"] = host
 
 

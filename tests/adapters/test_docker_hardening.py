@@ -3,12 +3,13 @@
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from adapters.docker.network import BRIDGE, ICC
 from domain.model import OperationId, WorkspaceId
 from tests.adapters.docker_world import PORT, SMALL, DockerWorld, docker_world, eventually, new_workspace
 
@@ -16,6 +17,18 @@ pytestmark = pytest.mark.docker
 
 OP = OperationId("op-1")
 needs_iptables = pytest.mark.usefixtures("iptables")
+
+
+@pytest.fixture(params=["own", "engine"])
+async def world(
+    docker_host: str, test_image: str, installation: str, request: pytest.FixtureRequest
+) -> AsyncIterator[DockerWorld]:
+    """On a network of its own, and on the engine's."""
+    engines = request.param == "engine"
+    async with docker_world(docker_host, test_image, installation, engines_network=engines) as made:
+        if engines and made.api.inspect_network("bridge")["Options"].get(ICC) != "false":
+            pytest.skip("this machine's own engine lets containers of its default network reach each other")
+        yield made
 
 
 @pytest.fixture
@@ -75,7 +88,7 @@ async def test_as_the_engine_says(world: DockerWorld, ws: WorkspaceId) -> None:
         "codehub.operation": OP,
     }
     network = world.api.inspect_network(world.config.network)
-    assert network["Options"]["com.docker.network.bridge.enable_icc"] == "false"
+    assert network["Options"][ICC] == "false"
     assert network["EnableIPv6"] is False
 
 
@@ -168,10 +181,12 @@ async def test_other_bridges_are_closed_by_our_own_rules(world: DockerWorld, ws:
 
 
 @needs_iptables
-async def test_rules_are_put_in_once_and_go_with_the_network(world: DockerWorld, ws: WorkspaceId) -> None:
+async def test_rules_are_put_in_once_and_go_with_the_installation(world: DockerWorld, ws: WorkspaceId) -> None:
     """Workers that come later add nothing; the end of the installation takes them out."""
     rules = _rules(world)
     assert len(rules) == len(set(rules)) == 7
+    bridge = world.api.inspect_network(world.config.network)["Options"][BRIDGE]
+    assert all(f"-i {bridge} " in rule for rule in rules)
     later = world.another()
     await later._network.ensure()
     await later.close()

@@ -3,9 +3,11 @@
 import asyncio
 
 import pytest
+from docker import APIClient
 from structlog.testing import capture_logs
 
 from adapters.docker.firewall import Firewall
+from adapters.docker.network import ICC
 from domain.errors import ActionFailed
 from domain.model import OperationId, WorkspaceId
 from domain.observation import ContainerState
@@ -58,6 +60,20 @@ async def test_removed_only_when_nobody_runs_on_it(world: DockerWorld, ws: Works
     for _ in range(2):
         await world.runtime.remove_network()
         assert world.mine()["networks"] == []
+
+
+async def test_an_open_default_network(world: DockerWorld, ws: WorkspaceId, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No workspace is put where others could reach it: whoever asks for the engine's network is told what it takes."""
+    options = world.api.inspect_network("bridge")["Options"]
+    opened = {"Options": {**options, ICC: "true"}, "EnableIPv6": False}
+    monkeypatch.setattr(APIClient, "inspect_network", lambda _self, _name: opened)
+    careless = world.another(engines_network=True)
+    try:
+        with pytest.raises(ActionFailed, match="--icc=false"):
+            await careless.start(ws, world.image, OP)
+        assert world.container(ws) is None
+    finally:
+        await careless.close()
 
 
 def test_a_machine_without_the_bridge_is_warned_of_once() -> None:

@@ -5,7 +5,7 @@ import hashlib
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -176,6 +176,38 @@ async def test_an_upload_survives_a_connection_that_breaks_once(s3: S3, at: Open
         assert proxy.cuts == 1
         assert await downloaded(store) == body
         assert await uploads(store) == []
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_an_upload_whose_begin_was_not_heard_of_leaves_nothing(
+    archives: S3ArchiveStore, s3: S3, at: Opened, lost: int
+) -> None:
+    """The store begins one each time that it is asked; whoever hears of the last one only, or of none, ends all."""
+    body = os.urandom(6 * MIB)
+    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.fail(500, method="POST", contains="uploads", times=lost, after=True)
+        expected = pytest.raises(Unreachable) if lost == 3 else nullcontext()
+        with expected:
+            await store.upload(KEY, pieces(body), nothing)
+        assert [call.what for call in proxy.calls].count("begin_upload") == min(lost + 1, 3)
+    assert await uploads(archives) == []
+    if lost < 3:
+        assert await downloaded(archives) == body
+
+
+async def test_whoever_is_superseded_ends_nobodys_upload(archives: S3ArchiveStore) -> None:
+    """An attempt that wakes up late leaves that of the one that has taken over alone."""
+
+    class Late(Exception):
+        pass
+
+    async def overtaken() -> None:
+        raise Late
+
+    await archives.client.create_multipart_upload(Bucket=archives.bucket, Key=KEY)
+    with pytest.raises(Late):
+        await archives.upload(KEY, pieces(b"late"), overtaken)
+    assert len(await uploads(archives)) == 1
 
 
 async def test_an_upload_whose_completion_was_not_heard_of_is_complete(s3: S3, at: Opened) -> None:
