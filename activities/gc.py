@@ -143,7 +143,8 @@ class GarbageCollector:
     async def _unknown(self, keys: list[str]) -> set[str]:
         """Made by operations that the database never heard of, and accepted by nobody."""
         made_by = {key: operation for key in keys if (operation := operation_of(key))}
-        known = await self.garbage.known(made_by.values())
+        owners = [owner for key in made_by if (owner := workspace_of(key))]
+        known = await self.garbage.known(owners, made_by.values())
         unknown = {key for key, operation in made_by.items() if operation not in known}
         return unknown - await self.garbage.accepted(unknown)
 

@@ -8,6 +8,12 @@ from adapters.s3.client import S3Config
 from adapters.s3.store import S3ArchiveStore, open_store
 from settings import Settings
 
+_PER_TRANSFER = 4
+"""So many archives and as many restores at once: three parts of the one on their way, and the other's download."""
+_ASIDE = 32
+"""For all that is asked meanwhile of other archives: a transfer delays none of it."""
+_FEW = 64
+
 
 def s3_config(settings: Settings) -> S3Config:
     return S3Config(
@@ -18,6 +24,7 @@ def s3_config(settings: Settings) -> S3Config:
         region=settings.s3_region,
         ca_bundle=str(settings.s3_ca_bundle) if settings.s3_ca_bundle else None,
         directory=settings.s3_directory,
+        connections=max(_FEW, settings.archive_max_transfers * _PER_TRANSFER + _ASIDE),
     )
 
 

@@ -9,6 +9,13 @@ from adapters.postgres.rows import to_home_ctx
 from domain.gc import Claims
 from domain.model import Operation, OperationId, Phase, WorkspaceId
 
+_KNOWN = """
+SELECT id::text FROM operations WHERE id = ANY($2::uuid[])
+UNION ALL
+SELECT again.id FROM operations o, jsonb_array_elements_text(o.context -> 'again_as') AS again (id)
+WHERE o.workspace_id = ANY($1::uuid[]) AND o.context ? 'again_as' AND again.id = ANY($2::text[])
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class GcState:
@@ -66,10 +73,10 @@ class Garbage:
         ]
         return {claims.workspace_id: claims for claims in found}
 
-    async def known(self, operations: Iterable[OperationId]) -> set[OperationId]:
-        """Those that this database has seen begin. They are never forgotten."""
-        rows = await self.database.fetch("SELECT id FROM operations WHERE id = ANY($1::uuid[])", list(operations))
-        return {OperationId(str(row["id"])) for row in rows}
+    async def known(self, workspaces: Iterable[WorkspaceId], operations: Iterable[OperationId]) -> set[OperationId]:
+        """Those that this database has seen begin, or that theirs went on as. They are never forgotten."""
+        rows = await self.database.fetch(_KNOWN, list(set(workspaces)), list(operations))
+        return {OperationId(row["id"]) for row in rows}
 
     async def accepted(self, keys: Iterable[str]) -> set[str]:
         """Orphans that are not unknown, or that a person took for nobody's."""

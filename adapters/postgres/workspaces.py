@@ -83,14 +83,19 @@ WITH held AS (
     SELECT id FROM operations
     WHERE id = $2 AND attempts = $3 AND outcome IS NULL AND EXISTS (SELECT FROM held) FOR UPDATE
 ), noted AS (
-    UPDATE operations SET context = context || $5::jsonb WHERE id IN (SELECT id FROM latest)
+    UPDATE operations SET context = context || {context} WHERE id IN (SELECT id FROM latest)
 )
 UPDATE workspaces SET {change} WHERE id = $1 AND EXISTS (SELECT FROM latest)
 """
-_ARCHIVED = _AS_LATEST.format(change="archive_key = $4")
-_RESTORED = _AS_LATEST.format(change="home_ctx = jsonb_build_object('restore_marker', $4::text)")
-_REMOVING = _AS_LATEST.format(change="home_ctx = home_ctx || jsonb_build_object('removing', $4::text)")
-_NOT_REMOVED = _AS_LATEST.format(change="home_ctx = home_ctx - 'removing', archive_op_id = $4::uuid")
+_GIVEN = "$5::jsonb"
+# By which GC knows what was archived under these ids: no operation has them.
+_AGAIN = f"{_GIVEN} || jsonb_build_object('again_as', COALESCE(context -> 'again_as', '[]') || to_jsonb($4::text))"
+_ARCHIVED = _AS_LATEST.format(change="archive_key = $4", context=_GIVEN)
+_RESTORED = _AS_LATEST.format(change="home_ctx = jsonb_build_object('restore_marker', $4::text)", context=_GIVEN)
+_REMOVING = _AS_LATEST.format(change="home_ctx = home_ctx || jsonb_build_object('removing', $4::text)", context=_GIVEN)
+_NOT_REMOVED = _AS_LATEST.format(
+    change="home_ctx = home_ctx - 'removing', archive_op_id = $4::text::uuid", context=_AGAIN
+)
 
 
 Context = dict[str, object]

@@ -34,6 +34,8 @@ class S3Config:
     """File of the CA that signed the endpoint's certificate; None: those that this machine trusts."""
     directory: Path | None = None
     """See S3ArchiveStore."""
+    connections: int = 64
+    """At one time. Who asks for more waits, without an end."""
     timeout: float = 20.0
     """Seconds without a byte after which a connection counts as broken."""
 
@@ -58,7 +60,7 @@ async def open_client(config: S3Config) -> AsyncIterator["S3Client"]:
             # SPEC 6: inside an attempt, a transfer tries three times.
             retries={"total_max_attempts": 3, "mode": "standard"},
             s3={"addressing_style": "path"},
-            max_pool_connections=64,
+            max_pool_connections=config.connections,
         ),
     ) as client:
         # While it waits to be told to go on, a request has no timeout: a store that is silent would hang it forever.
@@ -88,9 +90,9 @@ def code_of(error: BaseException | None) -> str:
 
 def _answered(error: ClientError, what: str) -> Exception:
     details = error.response.get("Error", {})
-    code = str(details.get("Code", ""))
+    code = str(details.get("Code") or "")
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    text = f"{code} {details.get('Message', '')}".strip()
+    text = f"{code} {details.get('Message') or ''}".strip()
     if code in NOT_FOUND:
         return NotStored(f"the object store has no such object ({what}): {text}")
     if status == 507:

@@ -105,9 +105,10 @@ class S3ArchiveStore:
                             position += len(chunk)
                             failures = 0
                             yield chunk
-            except NotStored as error:
-                raise DataLost(f"the archive is gone: {error}") from error
-            except Unreachable:
+            except (NotStored, Unreachable) as error:
+                # Something on the way to the store may say 404, too.
+                if isinstance(error, NotStored) and await self.size(key) is None:
+                    raise DataLost(f"the archive is gone: {error}") from error
                 failures += 1
                 if failures >= _RESUMES:
                     raise

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _HEAD_SECONDS = 30.0
 _LINGER_SECONDS = 2.0
 _MOST_HELD = 1024 * 1024
+_EMPTY_LINES = re.compile(rb"(?:\r\n)*")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 
 
@@ -78,6 +79,8 @@ class Door(HttpToolsProtocol):
         super().resume_writing()
         if self._exchange is not None and self._exchange.relay is not None:
             self._exchange.relay.client_full(False)
+        elif not self._is_busy and self._has_to_wait:
+            self.go_on()
 
     def shutdown(self) -> None:
         """The server stops: what is under way may end."""
@@ -145,6 +148,10 @@ class Door(HttpToolsProtocol):
         try:
             while data and not self._is_lingering:
                 if self._body is None and not self._is_busy:
+                    if self.flow.write_paused:
+                        # Who does not read gets no further answer: each takes more memory than its request.
+                        self._hold(data)
+                        break
                     data = self._take_head(data)
                 elif self._body is None or (self._exchange is not None and self._exchange.relay is None):
                     self._hold(data)
@@ -158,8 +165,7 @@ class Door(HttpToolsProtocol):
 
     def _take_head(self, data: bytes) -> bytes:
         """Begins the request; returns what comes after its head."""
-        while data.startswith(b"\r\n"):
-            data = data[2:]
+        data = data[_EMPTY_LINES.match(data).end() :]  # type: ignore[union-attr] # matches nothing, too
         end = data.find(HEAD_END, 0, LARGEST_HEAD)
         if end < 0:
             self._wait_for_head(data)

@@ -13,6 +13,7 @@ from activities.gc import RUN_KEY, GarbageCollector
 from adapters.archive_store import OpenUpload, StoredObject
 from adapters.postgres.database import Database, DatabaseUnavailable
 from adapters.postgres.garbage import Garbage
+from adapters.postgres.workspaces import WorkspaceStore
 from adapters.s3.client import S3Config
 from adapters.s3.store import S3ArchiveStore, open_store
 from domain.errors import Unreachable
@@ -249,6 +250,34 @@ async def test_what_was_made_after_the_backup_is_kept_longer(database: Database,
     assert (await gc.collect(GcInput(dry_run=True))).unknown == 2
     assert (await gc.collect(GcInput(accept_restored=True))).deleted == 2
     assert await keys(store) == set()
+
+
+async def test_what_was_archived_again_is_known(database: Database, store: S3ArchiveStore) -> None:
+    """Where a container held the volume, the home is archived once more under an id that is no operation's: as an
+    orphan it is nobody's from a backup."""
+    owner, op_id, ids = await workspace(database, Phase.STANDBY, None), str(uuid4()), [str(uuid4()) for _ in range(2)]
+    await database.execute(
+        "INSERT INTO operations (id, workspace_id, operation, previous_phase, started_at)"
+        " VALUES ($1, $2, 'ARCHIVING', 'STANDBY', now())",
+        op_id,
+        owner,
+    )
+    await database.execute(
+        "UPDATE workspaces SET operation = 'ARCHIVING', op_id = $2::uuid, op_started_at = now(),"
+        " archive_op_id = $2::uuid WHERE id = $1",
+        owner,
+        op_id,
+    )
+    rows = WorkspaceStore(database)
+    begun = await rows.begin_attempt(OperationId(op_id))
+    assert begun
+    for again in ids:
+        await rows.save_not_removed(owner, OperationId(op_id), begun.number, OperationId(again))
+        await store.write(archive_key(owner, OperationId(again)), b"archive")
+    # The last one is still wanted: its operation is under way.
+    report = await collector(database, store).collect(GcInput())
+    assert (report.unknown, report.deleted) == (0, 1)
+    assert await keys(store) == {archive_key(owner, OperationId(ids[1]))}
 
 
 async def test_what_a_person_accepted_stays_accepted(database: Database, store: S3ArchiveStore) -> None:

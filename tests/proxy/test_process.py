@@ -103,6 +103,28 @@ async def test_a_slow_reader_costs_little(database_url: str, redis_url: str, tmp
         await closed(writer)
 
 
+async def test_answers_that_nobody_reads_are_not_made(database_url: str, redis_url: str, tmp_path: Path) -> None:
+    """Whoever sends request after request, and reads nothing, is not logged in and costs little; once they read, each
+    request has its answer."""
+    count, ask = 5000, b"GET /w/ HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n"
+    async with served(database_url, redis_url, "127.0.0.1:9", tmp_path) as server:
+        server.process.forget_peak()
+        before, _ = server.process.memory()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+        writer.write(ask * count)
+        await asyncio.sleep(2)
+        assert server.process.memory()[1] - before <= 16 * MIB
+        answers, size, tail = 0, 0, b""
+        while answers < count:
+            piece = await asyncio.wait_for(reader.read(MIB), 30)
+            assert piece, f"{answers} answers"
+            answers += (tail + piece).count(b"HTTP/1.1 404 ") - tail.count(b"HTTP/1.1 404 ")
+            size, tail = size + len(piece), (tail + piece)[-12:]
+        assert size > 32 * MIB, "all of it would have fitted into memory: this test says nothing"
+        writer.close()
+        await closed(writer)
+
+
 async def test_sigterm(database_url: str, redis_url: str, tmp_path: Path) -> None:
     """WebSockets are counted and told to come back, what was active is reported, and it is over within five seconds."""
     async with echo() as (endpoint, _), served(database_url, redis_url, endpoint, tmp_path) as sockets:

@@ -338,6 +338,21 @@ async def test_a_download_that_gets_nowhere_ends(archives: S3ArchiveStore, s3: S
                 pass
 
 
+async def test_a_loss_is_what_the_store_itself_says(archives: S3ArchiveStore, s3: S3, at: Opened) -> None:
+    """A 404 to a download may come from anything between; what is there according to HEAD is asked for again."""
+    await archives.write(KEY, b"home")
+    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.fail(404, method="GET", contains=KEY, times=1, code="NoSuchKey")
+        assert await downloaded(store) == b"home"
+        proxy.fail(404, method="GET", contains=KEY, code="NoSuchKey")
+        with pytest.raises(ActionFailed) as failed:
+            await downloaded(store)
+        assert not isinstance(failed.value, DataLost)
+    await archives.delete([KEY])
+    with pytest.raises(DataLost):
+        await downloaded(archives)
+
+
 async def test_not_there_and_not_answering_are_different(archives: S3ArchiveStore, s3: S3, at: Opened) -> None:
     """Absent is said by the store only. Everything else is unknown: a loss must never be made up."""
     assert await archives.observe(KEY) is Presence.ABSENT
