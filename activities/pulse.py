@@ -21,7 +21,7 @@ class Pulse:
 
     @asynccontextmanager
     async def beating(self) -> AsyncIterator[None]:
-        """Inside, where it is an activity."""
+        """Inside, where it is an activity. What is over before the first beat is due costs none."""
         if not activity.in_activity():
             yield
             return
@@ -29,8 +29,8 @@ class Pulse:
 
         async def beat() -> None:
             while True:
-                activity.heartbeat(*self._details)
                 await asyncio.sleep(timeout.total_seconds() / 4)
+                activity.heartbeat(*self._details)
 
         task = asyncio.create_task(beat())
         try:

@@ -73,6 +73,25 @@ async def test_what_the_api_did_not_wake_is_woken_after_a_moment(database: Datab
     assert _rescued() == before + 1
 
 
+async def test_many_that_were_asked_for_together_have_time(database: Database) -> None:
+    """Each has had its signal, and waits for its turn. What nobody else wakes does not wait with them."""
+    many = [await _on_its_way(database) for _ in range(3)]
+    expired, sent = await _on_its_way(database), RecordedWakes()
+    wakes = Wakes(Attention(database), sent, grace=SOON, turn=0.5)  # type: ignore[arg-type]
+    began = asyncio.get_running_loop().time()
+    async with _running(wakes):
+        wakes.add(many[0])
+        await asyncio.sleep(SOON / 5)
+        wakes.add(many[1])
+        wakes.add(many[2])
+        await asyncio.sleep(SOON / 5)
+        wakes.add(expired, ours=True)
+        await _until_woken(sent, expired)
+        assert asyncio.get_running_loop().time() - began < SOON + 3 * 0.5
+        await _until_woken(sent, expired, *many)
+        assert asyncio.get_running_loop().time() - began >= SOON + 3 * 0.5
+
+
 async def test_whatever_temporal_did_not_take_is_sent_when_it_is_back(database: Database) -> None:
     expired, asked = await _on_its_way(database), await _on_its_way(database)
     sent = RecordedWakes(away=True)
