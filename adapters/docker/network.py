@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from adapters.docker.config import DockerConfig
+from adapters.docker.config import ENGINES_NETWORK, DockerConfig
 from adapters.docker.engine import Engine
 from adapters.docker.failures import NotThere
 from adapters.docker.firewall import Firewall
@@ -21,6 +21,18 @@ TRIES = 20
 TRY_PAUSE = 0.1
 ICC = "com.docker.network.bridge.enable_icc"
 BRIDGE = "com.docker.network.bridge.name"
+
+
+async def closed_bridge(engine: Engine) -> str:
+    """Of the engine's default network: its settings are the engine's, and hold as long as it runs."""
+    found: dict[str, Any] = await engine.look(lambda api: api.inspect_network(ENGINES_NETWORK))
+    options = found["Options"]
+    if options.get(ICC) != "false" or found["EnableIPv6"] or not options.get(BRIDGE):
+        raise ActionFailed(
+            "On the engine's default network workspaces could reach each other: start dockerd with --icc=false and "
+            "without --ipv6, or set WORKSPACE_NETWORK=own"
+        )
+    return str(options[BRIDGE])
 
 
 class Network:
@@ -45,7 +57,7 @@ class Network:
             if now() < self._fresh_until:
                 return
             if self._is_the_engines:
-                self._firewall.bridge = await self._closed_bridge()
+                self._firewall.bridge = await closed_bridge(self._engine)
             else:
                 await self._ensure_network()
             await self._engine.compute(self._firewall.ensure)
@@ -60,7 +72,7 @@ class Network:
         async with self._lock:
             self.forget()
             if self._is_the_engines:
-                self._firewall.bridge = await self._closed_bridge()
+                self._firewall.bridge = await closed_bridge(self._engine)
             else:
                 for found in await self._ours():
                     await self._remove(found["Id"])
@@ -72,17 +84,6 @@ class Network:
         except NotThere:
             return
         log.info("network_removed", network=self.name)
-
-    async def _closed_bridge(self) -> str:
-        """Of the engine's default network: its settings are the engine's, and hold as long as it runs."""
-        found = await self._engine.look(lambda api: api.inspect_network(self.name))
-        options = found["Options"]
-        if options.get(ICC) != "false" or found["EnableIPv6"] or not options.get(BRIDGE):
-            raise ActionFailed(
-                "On the engine's default network workspaces could reach each other: start dockerd with --icc=false and "
-                "without --ipv6, or set WORKSPACE_NETWORK=own"
-            )
-        return str(options[BRIDGE])
 
     async def _ensure_network(self) -> None:
         refusal: ActionFailed | None = None

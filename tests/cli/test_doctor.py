@@ -69,6 +69,8 @@ async def test_services_that_are_well(nobody: Cli, service_env: dict[str, str], 
         assert (found["warning"], found["failed"]) == ([], []), part
     for part in ("PostgreSQL", "Redis", "S3", "Temporal", "Docker"):
         assert findings(result, part)["ok"][0]["latency_ms"] > 0, part
+    engines = findings(await operator.having(WORKSPACE_NETWORK="engine")("doctor", "--json"), "Docker")
+    assert [*engines["ok"], *engines["failed"]][-1]["message"].endswith("is closed between containers")
     temporal = findings(result, "Temporal")
     assert [one["message"].split(" ")[0] for one in temporal["failed"]] == ["no", "Schedules"]
     assert any("clock agrees" in one["message"] for one in temporal["ok"])

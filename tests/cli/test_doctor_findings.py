@@ -18,6 +18,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCStatusCode
 
+from adapters.docker.network import BRIDGE, ICC
 from adapters.s3.client import S3Config
 from adapters.s3.store import S3ArchiveStore, open_store
 from settings import Settings
@@ -113,7 +114,8 @@ async def test_what_answers_is_no_temporal(nobody: Cli, redis_url: str) -> None:
 
 
 async def test_an_engine_that_is_old_and_full(nobody: Cli, tmp_path: Path) -> None:
-    """As engines answer that are older than any that can be had here."""
+    """As engines answer that are older than any that can be had here, and as they are on most machines: with a default
+    network that is open between containers."""
 
     async def answer(request: web.Request) -> web.Response:
         match request.path.rpartition("/")[2]:
@@ -125,6 +127,8 @@ async def test_an_engine_that_is_old_and_full(nobody: Cli, tmp_path: Path) -> No
                 return web.json_response({"message": "write local-kv.db: no space left on device"}, status=500)
             case "json" | "codehub-none":
                 return web.json_response({"message": "there is none"}, status=404)
+            case "bridge":
+                body = {"EnableIPv6": False, "Options": {ICC: "true", BRIDGE: "docker0"}}
             case _:
                 return web.Response(text="OK")
         return web.json_response(body)
@@ -136,13 +140,16 @@ async def test_an_engine_that_is_old_and_full(nobody: Cli, tmp_path: Path) -> No
     socket = tmp_path / "docker.sock"
     await web.UnixSite(runner, str(socket)).start()
     try:
-        result = await nobody.having(**{**UNSET, "DOCKER_HOST": f"unix://{socket}"})("doctor", "--json")
+        doctor = nobody.having(**{**UNSET, "DOCKER_HOST": f"unix://{socket}"})
+        result = await doctor("doctor", "--json")
+        opened = await doctor.having(WORKSPACE_NETWORK="engine")("doctor", "--json")
     finally:
         await runner.cleanup()
     found = findings(result, "Docker")
     assert "18.09.1 was never tried" in found["warning"][0]["message"]
     assert "WORKSPACE_IMAGE" in found["warning"][1]["advice"]
     assert "Make room on the engine's disk" in found["failed"][0]["advice"]
+    assert "--icc=false" in findings(opened, "Docker")["failed"][0]["message"]
 
 
 @pytest.fixture

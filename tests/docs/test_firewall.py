@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from adapters.docker.network import BRIDGE, ICC
 from domain.model import OperationId
 from tests.adapters.docker_world import docker_world, new_workspace
 from tests.docs.test_commands import commands_of
@@ -16,6 +17,7 @@ from tests.docs.test_commands import commands_of
 pytestmark = pytest.mark.docker
 OP = OperationId("op-1")
 
+OWN, ENGINES = "ch-+", "docker0"
 HOST, API, STRANGER = "198.18.7.1", "198.18.7.5", "198.18.7.66"
 
 
@@ -61,10 +63,28 @@ def neighbours(iptables: None) -> Iterator[Neighbours]:
         _run("ip", "netns", "del", made.namespace)
 
 
-@pytest.fixture
-async def published(docker_host: str, test_image: str, installation: str, neighbours: Neighbours) -> AsyncIterator[int]:
-    """The port of a workspace on a node whose NODE_ADDRESS is not loopback."""
-    async with docker_world(docker_host, test_image, installation, publish_host=HOST) as world:
+@dataclass(frozen=True)
+class Published:
+    port: int
+    rule: str
+    """As it is documented for the network that the workspace is on."""
+
+
+@pytest.fixture(params=[OWN, ENGINES])
+async def published(
+    docker_host: str, test_image: str, installation: str, neighbours: Neighbours, request: pytest.FixtureRequest
+) -> AsyncIterator[Published]:
+    """A workspace on a node whose NODE_ADDRESS is not loopback."""
+    bridge = request.param
+    async with docker_world(
+        docker_host, test_image, installation, publish_host=HOST, engines_network=bridge == ENGINES
+    ) as world:
+        (rule,) = {line for _, line in commands_of("iptables") if f" -o {bridge} " in line}
+        if bridge == ENGINES:
+            options = world.api.inspect_network("bridge")["Options"]
+            if options.get(ICC) != "false":
+                pytest.skip("this machine's own engine lets containers of its default network reach each other")
+            rule = rule.replace(ENGINES, options[BRIDGE])
         ws = new_workspace()
         await world.runtime.create_volume(ws, OP)
         await world.runtime.start(ws, world.image, OP)
@@ -72,22 +92,21 @@ async def published(docker_host: str, test_image: str, installation: str, neighb
         assert found
         (binding,) = found["NetworkSettings"]["Ports"]["8080/tcp"]
         assert binding["HostIp"] == HOST
-        yield int(binding["HostPort"])
+        yield Published(int(binding["HostPort"]), rule)
 
 
-async def test_only_the_api_hosts_get_in(neighbours: Neighbours, published: int) -> None:
+async def test_only_the_api_hosts_get_in(neighbours: Neighbours, published: Published) -> None:
     """INPUT is passed by, whatever it says; the rule in DOCKER-USER is not."""
-    (documented,) = {line for _, line in commands_of("iptables")}
-    rule = documented.replace("eth0", neighbours.device).replace("10.0.0.5", API).split()
+    rule, port = published.rule.replace("eth0", neighbours.device).replace("10.0.0.5", API).split(), published.port
     closed = ["iptables", "-I", "INPUT", "-i", neighbours.device, "-j", "DROP"]
     try:
         assert _run(*closed).returncode == 0
-        assert neighbours.get_in(API, published)
-        assert neighbours.get_in(STRANGER, published), "so much for INPUT"
+        assert neighbours.get_in(API, port)
+        assert neighbours.get_in(STRANGER, port), "so much for INPUT"
         done = _run(*rule)
         assert done.returncode == 0, done.stderr
-        assert neighbours.get_in(API, published)
-        assert not neighbours.get_in(STRANGER, published)
+        assert neighbours.get_in(API, port)
+        assert not neighbours.get_in(STRANGER, port)
     finally:
         for one in (closed, rule):
             _run(*(re.sub("^-I$", "-D", word) for word in one))

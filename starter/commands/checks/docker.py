@@ -1,4 +1,4 @@
-"""The Docker engine: reachable, new enough, the image there, networks possible."""
+"""The Docker engine: reachable, new enough, the image there, the network as workspaces need it."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +11,7 @@ from adapters.docker.config import DockerConfig
 from adapters.docker.engine import Engine
 from adapters.docker.failures import NotThere
 from adapters.docker.labels import Labels
+from adapters.docker.network import closed_bridge
 from domain.errors import ActionFailed, Unreachable, WorkspaceError
 from settings import Settings
 from starter.commands.checks.finding import CheckFailed, Finding, Findings, Watch, bad, latency, ok, warning
@@ -41,7 +42,10 @@ async def check_docker(settings: Settings) -> Findings:
         yield _version(info.version)
         yield ok(f"{info.ncpu} CPUs, {size(info.mem)} of memory")
         yield await _image(engine, settings.workspace_image)
-        yield await _network(engine)
+        if settings.workspace_network == "engine":
+            yield await _default_network(engine)
+        else:
+            yield await _network(engine)
     finally:
         await engine.close()
 
@@ -70,6 +74,13 @@ async def _image(engine: Engine, image: str) -> Finding:
             advice = "`codehub image` makes it, and so does `codehub up`; or name another one in WORKSPACE_IMAGE."
         return warning(f"the image {image} is not on this engine", advice)
     return ok(f"image {image} is there ({size(found['Size'])})")
+
+
+async def _default_network(engine: Engine) -> Finding:
+    try:
+        return ok(f"its default network ({await closed_bridge(engine)}) is closed between containers")
+    except ActionFailed as error:
+        return bad(str(error), "Else no workspace is started here. docs/operations.md, The network of workspaces.")
 
 
 async def _network(engine: Engine) -> Finding:
