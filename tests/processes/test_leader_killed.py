@@ -1,11 +1,17 @@
-"""The leader dies while somebody watches: what changes before another leads is seen all the same (PROMISE 23)."""
+"""The leader dies: another leads soon, and what changes before that is seen all the same (PROMISE 23)."""
+
+import asyncio
+import time
+from datetime import datetime
 
 import aiohttp
 import pytest
 
+from adapters.postgres.lock import current_holder
 from domain.model import DesiredState, Phase
 from tests.events.stream import Stream
 from tests.processes.deployment import AT_REST, Deployment
+from tests.processes.process import until
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
