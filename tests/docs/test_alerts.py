@@ -138,7 +138,7 @@ def test_prometheus_takes_the_rules(promtool: str, tmp_path: Path) -> None:
 
 
 def test_prometheus_takes_what_the_board_asks(promtool: str, tmp_path: Path) -> None:
-    """Each panel's expressions, as rules of a file that is good for nothing else: nobody but Prometheus parses PromQL."""
+    """Each panel's expressions, as rules of a file that is good for nothing else: only Prometheus parses PromQL."""
     asked = [target["expr"] for panel in panels() for target in panel.get("targets", [])]
     assert asked
     _run([promtool, "check", "rules", _recording(tmp_path, asked)], tmp_path)

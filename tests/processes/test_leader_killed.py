@@ -1,8 +1,6 @@
 """The leader dies: another leads soon, and what changes before that is seen all the same (PROMISE 23)."""
 
-import asyncio
 import time
-from datetime import datetime
 
 import aiohttp
 import pytest
@@ -13,7 +11,6 @@ from settings import Settings
 from starter.api.health import COORDINATOR_LOCK
 from tests.events.stream import Stream
 from tests.processes.deployment import AT_REST, Deployment
-from tests.processes.process import until
 from tests.processes.process import until
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
