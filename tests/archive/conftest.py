@@ -7,10 +7,11 @@ from adapters.postgres.database import open_database
 from adapters.s3.store import S3ArchiveStore
 from tests.archive.bench import Bench
 from tests.archive.fixtures import archives, docker_runtime, s3_config, volumes
+from tests.archive.scene import scene
 from tests.archive.volumes import Volumes
 from tests.processes.conftest import deploy, deployment
 
-__all__ = ["archives", "deploy", "deployment", "docker_runtime", "s3_config", "volumes"]
+__all__ = ["archives", "deploy", "deployment", "docker_runtime", "s3_config", "scene", "volumes"]
 
 
 @pytest.fixture

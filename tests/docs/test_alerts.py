@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.debian import unpacked
-from tests.docs.test_deploy import ALERTS, ROOT, rules
+from tests.docs.test_deploy import ALERTS, ROOT, panels, rules
 
 Series = dict[str, str]
 
@@ -135,6 +135,27 @@ def test_prometheus_takes_the_rules(promtool: str, tmp_path: Path) -> None:
     (tmp_path / "metrics-token").write_text("token")
     for what, name in (("rules", "alerts.yml"), ("config", "prometheus.yml")):
         _run([promtool, "check", what, name], tmp_path)
+
+
+def test_prometheus_takes_what_the_board_asks(promtool: str, tmp_path: Path) -> None:
+    """Each panel's expressions, as rules of a file that is good for nothing else: only Prometheus parses PromQL."""
+    asked = [target["expr"] for panel in panels() for target in panel.get("targets", [])]
+    assert asked
+    _run([promtool, "check", "rules", _recording(tmp_path, asked)], tmp_path)
+    # Else what Prometheus refuses would pass here, too.
+    with pytest.raises(AssertionError, match="parse error"):
+        _run([promtool, "check", "rules", _recording(tmp_path, [*asked, f"sum({asked[0]}"])], tmp_path)
+
+
+def _recording(folder: Path, expressions: list[str]) -> str:
+    """Grafana's own variables, such as $__rate_interval, all stand for a time."""
+    named = [
+        {"record": f"board:{number}", "expr": re.sub(r"\$__\w+", "5m", expression)}
+        for number, expression in enumerate(expressions)
+    ]
+    # JSON is YAML.
+    (folder / "board.yml").write_text(json.dumps({"groups": [{"name": "board", "rules": named}]}))
+    return "board.yml"
 
 
 def test_alerts_fire_when_they_should_and_only_then(promtool: str, tmp_path: Path) -> None:

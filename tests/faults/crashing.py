@@ -39,13 +39,13 @@ class CrashingWorker:
     async def __aexit__(self, *_: object) -> None:
         self.kill()
 
-    async def start(self, crash_at: str = "") -> None:
+    async def start(self, crash_at: str = "", **environment: str) -> None:
         """Once it returns, the worker takes work. It dies by itself at `crash_at`."""
         name = uuid4().hex[:8]
         self._log = self._folder / f"worker-{name}.log"
         crash = {"CRASH_AT": crash_at, "CRASH_MARKER": str(self._folder / f"crashed-{name}")}
-        environment = {"PATH": os.environ["PATH"], "LOG_FORMAT": "json", **self._environment, **crash}
-        self._process = _FORKS.Process(target=crashing_worker.run, args=(environment, str(self._log)))
+        given = {"PATH": os.environ["PATH"], "LOG_FORMAT": "json", **self._environment, **environment, **crash}
+        self._process = _FORKS.Process(target=crashing_worker.run, args=(given, str(self._log)))
         self._process.start()
         await self._until(lambda: '"worker_ready"' in self.words or self.died, "it does not get ready")
 
@@ -59,6 +59,16 @@ class CrashingWorker:
         code = self._process.exitcode
         assert code in {None, -signal.SIGKILL}, f"it ended with {code}: {self.words[-3000:]}"
         return code is not None
+
+    @property
+    def pid(self) -> int:
+        assert self._process
+        assert self._process.pid
+        return self._process.pid
+
+    def pause(self) -> None:
+        """It stands still, and does not know."""
+        os.kill(self.pid, signal.SIGSTOP)
 
     async def until_dead(self) -> None:
         """It has reached its point."""
