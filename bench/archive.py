@@ -66,6 +66,7 @@ class Samples:
 
 
 async def run(installation: Installation, part: Part, sizes: Sizes) -> None:
+    part.add(*await _nothing(installation, sizes.rounds))
     small = Case(f"{sizes.small_files:,} small files", lambda home: _small(home, sizes.small_files), 1)
     for size, rounds in sizes.homes:
         fill = functools.partial(_mixed, megabytes=size)
@@ -78,6 +79,19 @@ async def run(installation: Installation, part: Part, sizes: Sizes) -> None:
     await _there_and_back(installation, workspace, taken)
     await installation.delete(workspace)
     part.add(*_memory(mixed(sizes.memory_of), taken))
+
+
+async def _nothing(installation: Installation, rounds: int) -> list[Row]:
+    """What every archive and every restore costs, however small: the part of their time that no floor has."""
+    workspace = await _filled(installation, lambda _: None)
+    taken = Samples()
+    for _ in range(rounds):
+        await _there_and_back(installation, workspace, taken)
+    await installation.delete(workspace)
+    return [
+        Row("archive, an empty home", taken.archived, note="what is fixed"),
+        Row(RESTORE.format(home="an empty home"), taken.restored, note="what is fixed"),
+    ]
 
 
 async def _measure(installation: Installation, case: Case) -> list[Row]:

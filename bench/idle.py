@@ -102,17 +102,17 @@ def _rows(size: int, idle: Spell, look: Look) -> list[Row]:
 
 async def spell(fleet: Fleet, seconds: float, waking: Sequence[WorkspaceId] = ()) -> Spell:
     """With some that are woken at its beginning."""
-    ticks, stored, wal, used = await _ticks(fleet), await _stored(fleet), await _wal(fleet), _used(fleet)
+    ticks, stored, wal, before = await _ticks(fleet), await _stored(fleet), await _wal(fleet), used(fleet)
     began = time.monotonic()
     await fleet.waker.wake_all(waking)
     fleet.used(waking)
     await asyncio.sleep(seconds - (time.monotonic() - began))
-    passed, after = time.monotonic() - began, _used(fleet)
+    passed, after = time.monotonic() - began, used(fleet)
     stored_after, wal_after = await _stored(fleet), await _wal(fleet)
     return Spell(
         passed,
         await _ticks(fleet) - ticks,
-        {name: after[name].cpu_seconds - used[name].cpu_seconds for name in PARTS},
+        {name: after[name].cpu_seconds - before[name].cpu_seconds for name in PARTS},
         {name: after[name].memory_bytes / _MB for name in PARTS},
         stored_after,
         sum(stored_after.values()) - sum(stored.values()),
@@ -133,7 +133,8 @@ def by_part(values: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.1f}" if value < 10 else f"{name} {value:.0f}" for name, value in values.items())
 
 
-def _used(fleet: Fleet) -> dict[str, Usage]:
+def used(fleet: Fleet) -> dict[str, Usage]:
+    """So far, by each part."""
     pids = {name: fleet.simulation.stack.supervisor.pid(name) for name in PARTS}
     return usage({name: pid for name, pid in pids.items() if pid is not None})
 

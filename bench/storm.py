@@ -6,6 +6,7 @@ import signal
 import statistics
 
 from bench.fleet import Fleet
+from bench.idle import PARTS, by_part, used
 from bench.part import Part
 from bench.row import Row
 from bench.sizes import Sizes
@@ -19,15 +20,16 @@ RATE = "no-op transitions, {count} at once"
 
 async def measure(fleet: Fleet, part: Part, sizes: Sizes, *, rows: bool) -> None:
     """A few at each size; with `rows` as many as should not stall."""
-    _, rates = await _there_and_back(fleet, sizes.few_at_once)
+    _, rates, _ = await _there_and_back(fleet, sizes.few_at_once)
     part.growth.add(f"transition, {sizes.few_at_once} at once", fleet.size, 1000 / statistics.mean(rates), each=True)
     if not rows:
         return
     count = sizes.at_once
-    waits, rates = await _there_and_back(fleet, count)
+    waits, rates, cpu = await _there_and_back(fleet, count)
     name = RATE.format(count=count)
     part.add(
         Row(name, rates, goal=60, unit="/s", note="engine in memory", at_least=True),
+        Row(f"{name}: CPU of each", [sum(cpu.values())], unit="ms", note=by_part(cpu)),
         Row(f"{name}: longest wait", waits, goal=LONGEST_SECONDS),
     )
     moving = await fleet.at_rest(DesiredState.STANDBY, count)
@@ -37,11 +39,14 @@ async def measure(fleet: Fleet, part: Part, sizes: Sizes, *, rows: bool) -> None
     part.add(Row(f"{name}, the worker killed: longest wait", [killed], goal=LONGEST_SECONDS, note=note))
 
 
-async def _there_and_back(fleet: Fleet, count: int) -> tuple[list[float], list[float]]:
-    """The longest waits, and how many went a second."""
+async def _there_and_back(fleet: Fleet, count: int) -> tuple[list[float], list[float], dict[str, float]]:
+    """The longest waits, how many went a second, and the milliseconds of CPU that each part took for one."""
     moving = await fleet.at_rest(DesiredState.STANDBY, count)
+    before = used(fleet)
     waits = [max(await fleet.all_at_once(moving, desired)) for desired in (DesiredState.RUNNING, DesiredState.STANDBY)]
-    return waits, [len(moving) / wait for wait in waits]
+    after, both = used(fleet), 2 * len(moving)
+    cpu = {name: (after[name].cpu_seconds - before[name].cpu_seconds) * 1000 / both for name in PARTS}
+    return waits, [len(moving) / wait for wait in waits], cpu
 
 
 def _kill(fleet: Fleet) -> None:
