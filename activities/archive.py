@@ -97,6 +97,7 @@ class Archiving:
         meta = _committed(former, attempt, key)
         if meta is not None:
             # Whoever still uploads must not complete over what is verified now.
+            await self.transfers.fence(attempt)
             await self.archives.end_uploads(key)
             if await self._is_verified(attempt, key, meta):
                 await self.transfers.point("archive_verified")

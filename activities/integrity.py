@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from adapters.archive_store import ArchiveStore
 from domain.archive import ArchiveMeta, read_meta
-from domain.errors import ArchiveCorrupted, DataLost
+from domain.errors import ArchiveCorrupted, DataLost, Unreachable
 from domain.model import WorkspaceId
 from domain.naming import meta_key
 
@@ -18,6 +18,8 @@ async def read_archive_meta(archives: ArchiveStore, workspace_id: WorkspaceId, k
     if size is None:
         raise DataLost(f"the archive {key} is gone")
     if body is None:
+        if await archives.size(meta_key(key)) is not None:
+            raise Unreachable(f"the .meta of the archive {key} is there, but something said that it was not")
         raise ArchiveCorrupted(f"the archive {key} has no .meta: it was never completed, or it was tampered with")
     meta = read_meta(body, workspace_id, key)
     if size != meta.size:

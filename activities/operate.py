@@ -164,8 +164,9 @@ class Operator:
         return replace(attempt, workspace=ws)
 
     async def _end_what_was_started(self, request: OperateInput, error: Exception) -> None:
-        """What runs, and did not become RUNNING, would run on outside of all limits: nobody looks at ERROR. Where the
-        home is in doubt it is left: it may be the last to hold it."""
+        """What runs, and did not become RUNNING, would run on outside of all limits until a sweep ends it; and whoever
+        recovers before that would be told that it is RUNNING. Where the home is in doubt it is left: it may be the last
+        to hold it."""
         if isinstance(error, DataLost | ContainerWithoutVolume):
             return
 

@@ -10,17 +10,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from rich.console import Console
 from rich.table import Table
 
-from adapters.docker.config import DockerConfig
+from adapters.docker.config import ENGINES_NETWORK, DockerConfig
 from adapters.docker.runtime import DockerRuntime
 from adapters.docker.spec import container_spec
 from adapters.postgres.database import open_database
 from bench.installation import Installation, installed
+from bench.transitions import floor_config
 from domain.model import OperationId, WorkspaceId
 
 ROUNDS = 9
@@ -38,9 +40,13 @@ def _without(*names: str) -> Change:
     return change
 
 
+def _on(network: str) -> Change:
+    return lambda host: host.update(NetworkMode=network)
+
+
 def _plain(host: dict[str, Any]) -> None:
     _without(*LIMITS, *CAPABILITIES, "LogConfig")(host)
-    host.update(Init=False, NetworkMode="bridge")
+    host.update(Init=False, NetworkMode=ENGINES_NETWORK)
 
 
 def _alone(host: dict[str, Any]) -> None:
@@ -48,11 +54,10 @@ def _alone(host: dict[str, Any]) -> None:
     host.update(NetworkMode="none")
 
 
-USUAL, DEFAULT = "as workspaces are started", "on Docker's default network"
+USUAL, NAMED = "as workspaces are started", "on a network of codehub's own"
 VARIANTS: dict[str, Change] = {
     USUAL: lambda _: None,
     "without an init process": lambda host: host.update(Init=False),
-    DEFAULT: lambda host: host.update(NetworkMode="bridge"),
     "without a network": _alone,
     "without limits": _without(*LIMITS),
     "with all capabilities": _without(*CAPABILITIES),
@@ -112,18 +117,22 @@ async def _parts(installation: Installation) -> dict[str, list[float]]:
 
 
 async def _variants(installation: Installation) -> tuple[dict[str, list[float]], dict[str, Counter[str]]]:
-    runtime = DockerRuntime(DockerConfig("floor", docker_host=installation.env["DOCKER_HOST"]))
+    runtime = DockerRuntime(floor_config(installation))
+    named = DockerRuntime(replace(runtime.config, engines_network=False))
     await runtime.ensure_network()
-    taken: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    await named.ensure_network()
+    variants = {**VARIANTS, NAMED: _on(named.config.network)}
+    taken: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(ROUNDS):
-        for name, change in VARIANTS.items():
+        for name, change in variants.items():
             taken[name].append(await asyncio.to_thread(_started, installation, runtime.config, change))
     programs = {
-        name: await asyncio.to_thread(_programs, installation, runtime.config, VARIANTS[name])
-        for name in (USUAL, DEFAULT)
+        name: await asyncio.to_thread(_programs, installation, runtime.config, variants[name])
+        for name in (USUAL, NAMED)
     }
-    await runtime.remove_network()
-    await runtime.close()
+    for one in (runtime, named):
+        await one.remove_network()
+        await one.close()
     return taken, programs
 
 

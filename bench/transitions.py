@@ -100,7 +100,7 @@ class Ours:
         workspace = await self._answering()
         created = time.monotonic() - began
         stopped = await _timed(lambda: self._go(workspace, "STANDBY"))
-        started = await _timed(lambda: self._go(workspace, "RUNNING"))
+        started = await _timed(lambda: self._started(workspace))
         await self.installation.delete(workspace)
         return created, stopped, started
 
@@ -115,9 +115,16 @@ class Ours:
         """The first HTTP answer is the person's, as at the floor: that codehub has had one before is its own affair."""
         workspace = await self.installation.create()
         await self.installation.until(workspace, "RUNNING")
+        await self._answered(workspace)
+        return workspace
+
+    async def _started(self, workspace: str) -> None:
+        await self._go(workspace, "RUNNING")
+        await self._answered(workspace)
+
+    async def _answered(self, workspace: str) -> None:
         container = await asyncio.to_thread(self.installation.engine.containers.get, f"ws-{workspace}")
         await _first_answer(f"http://127.0.0.1:{_port(container)}/")
-        return workspace
 
     async def _go(self, workspace: str, desired: str) -> None:
         await self.installation.want(workspace, desired)
@@ -182,9 +189,18 @@ class Floor:
         return f"ws-{uuid4()}-home"
 
 
+def floor_config(installation: Installation) -> DockerConfig:
+    """On the network that ours are on."""
+    return DockerConfig(
+        "floor",
+        docker_host=installation.env["DOCKER_HOST"],
+        engines_network=installation.env.get("WORKSPACE_NETWORK") == "engine",
+    )
+
+
 @asynccontextmanager
 async def _isolated(installation: Installation) -> AsyncIterator[Floor]:
-    runtime = DockerRuntime(DockerConfig("floor", docker_host=installation.env["DOCKER_HOST"]))
+    runtime = DockerRuntime(floor_config(installation))
     await runtime.ensure_network()
     try:
         yield Floor(installation, runtime.config)

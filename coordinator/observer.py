@@ -5,7 +5,6 @@ could not be observed leads to nothing: the next sweep looks again.
 """
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -16,7 +15,8 @@ from adapters.postgres.database import DatabaseUnavailable
 from adapters.runtime import Runtime
 from adapters.tasks import end
 from adapters.telemetry.metrics import DRIFT, SKIPPED, SWEEP, timed
-from domain.errors import Unreachable, WorkspaceError
+from coordinator.leftovers import Leftovers
+from domain.errors import Unreachable
 from domain.model import WorkspaceId
 from workflows.client import TemporalUnavailable, Waker
 
@@ -55,7 +55,7 @@ class Observer:
         woken = await self.attention.drifted(self.node, seen)
         await self._wake(woken, "sweep")
         self.swept_at = began
-        await self._clear_deleted(seen)
+        await Leftovers(self.node, self.attention, self.runtime).clear(seen)
         return woken
 
     async def follow_events(self) -> None:
@@ -115,13 +115,3 @@ class Observer:
         DRIFT.labels(source).inc(len(workspaces))
         for workspace_id in workspaces:
             log.info("woken_by_observer", workspace=workspace_id, source=source)
-
-    async def _clear_deleted(self, seen: Mapping[WorkspaceId, object]) -> None:
-        """What a lost attempt made after the workspace was deleted: nobody else would remove it."""
-        for workspace_id in await self.attention.deleted(list(seen)):
-            try:
-                await self.runtime.stop(workspace_id)
-                await self.runtime.remove_volume(workspace_id)
-                log.warning("removed_leftover_of_deleted", workspace=workspace_id)
-            except WorkspaceError as error:
-                log.warning("leftover_stays", workspace=workspace_id, error=str(error))

@@ -7,6 +7,13 @@ from xdist.scheduler import LoadScopeScheduling
 
 SHARED = ("tests/nodes/", "tests/web/", "tests/proxy/", "tests/cli/test_up.py")
 """What the tests of one of these files share takes longer to set up than they take: one process runs all of a file."""
+ON_THE_DEFAULT_NETWORK = (
+    "tests/adapters/test_docker_hardening.py",
+    "tests/adapters/test_docker_isolation.py",
+    "tests/docs/test_firewall.py",
+)
+"""Those of their tests that end in [engine] share one bridge, and each has packet filter rules for it: what one of them
+tries without its own would be stopped by another's. One process runs them all."""
 LONG = (
     "tests/ide/",
     "tests/nodes/",
@@ -39,4 +46,6 @@ class Sharing(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith("tests/ide/"):
             return "one image to build"
+        if nodeid.startswith(ON_THE_DEFAULT_NETWORK) and nodeid.endswith("[engine]"):
+            return "the engine's default network"
         return nodeid.partition("::")[0] if nodeid.startswith(SHARED) else nodeid

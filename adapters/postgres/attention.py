@@ -9,6 +9,7 @@ from adapters.postgres.placements import WAITS_FOR_PLACE
 from domain.model import WorkspaceId
 from domain.observation import ContainerState, Presence, Resources
 from domain.pacing import KEEPS_ENDING, LONGEST
+from domain.recovering import ACCEPTS_LOSS
 
 # Somewhere to go and nobody on the way: phase is not what is desired, a person recovered it, or asked (again) for
 # its deletion, or it is to leave its node.
@@ -40,6 +41,16 @@ _DRIFTED = f"""
             AND NOT EXISTS (
                 SELECT FROM nodes n WHERE n.name = w.node
                 AND (n.cordoned_at IS NOT NULL OR n.lost_at IS NOT NULL OR n.removed_at IS NOT NULL))))
+"""
+
+# Its last operation, and the one that made it ERROR, which says so with the same time in both rows: after a recovery
+# that found its container answering it was RUNNING without another operation.
+_FAILED_TO_START = """
+SELECT w.id FROM workspaces w, LATERAL (
+    SELECT * FROM operations WHERE workspace_id = w.id ORDER BY started_at DESC LIMIT 1) AS o
+WHERE w.id = ANY($1::uuid[]) AND w.node = $2 AND w.phase = 'ERROR' AND w.operation = 'NONE'
+  AND w.error_reason IS NOT NULL AND w.error_reason <> ALL($3::text[])
+  AND o.operation = 'STARTING' AND o.outcome = 'FAILED' AND o.finished_at = w.phase_changed_at
 """
 
 
@@ -136,4 +147,11 @@ class Attention:
         rows = await self.database.fetch(
             "SELECT id FROM workspaces WHERE id = ANY($1::uuid[]) AND phase = 'DELETED'", list(among)
         )
+        return [WorkspaceId(str(row["id"])) for row in rows]
+
+    async def failed_to_start(self, node: str, among: Sequence[WorkspaceId]) -> list[WorkspaceId]:
+        """Of these on this node, those in ERROR by a STARTING that failed, and not recovered: nobody has been in their
+        containers. One that was RUNNING since, or failed on its way down, is not among them, nor one whose home is in
+        doubt."""
+        rows = await self.database.fetch(_FAILED_TO_START, list(among), node, list(ACCEPTS_LOSS))
         return [WorkspaceId(str(row["id"])) for row in rows]

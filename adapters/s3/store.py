@@ -49,12 +49,15 @@ class S3ArchiveStore:
 
     async def size(self, key: str) -> int | None:
         try:
-            with translated(key):
-                return (await self.client.head_object(Bucket=self.bucket, Key=key))["ContentLength"]
+            return await self._head(key)
         except NotStored:
             # The answer to HEAD does not say whether the object is missing, or the bucket, or all of the store.
             with translated(f"bucket {self.bucket}"):
                 await self.client.head_bucket(Bucket=self.bucket)
+        try:
+            # Nor whose it was: something on the way to the store may say 404 for a moment.
+            return await self._head(key)
+        except NotStored:
             return None
 
     async def upload(self, key: str, parts: AsyncIterator[bytes], fence: Fence, moved: Moved = lambda _: None) -> None:
@@ -66,7 +69,7 @@ class S3ArchiveStore:
             self._marks[key] = self.disk.mark()
         upload_id = ""
         try:
-            upload_id = await self._begun(key)
+            upload_id = await self._begun(key, fence)
             await fence()
             upload = Multipart(self.client, self.bucket, key, upload_id, moved)
             # In a task of its own: before Python 3.13, a group whose task fails at its end leaves the task that it runs
@@ -232,11 +235,17 @@ class S3ArchiveStore:
                 for found in page.get("Uploads", []):
                     yield OpenUpload(found["Key"], found["UploadId"], found["Initiated"])
 
-    async def _begun(self, key: str) -> str:
+    async def _head(self, key: str) -> int:
+        with translated(key):
+            return (await self.client.head_object(Bucket=self.bucket, Key=key))["ContentLength"]
+
+    async def _begun(self, key: str, fence: Fence) -> str:
         with translated(key):
             answer = await self.client.create_multipart_upload(Bucket=self.bucket, Key=key)
         if answer["ResponseMetadata"]["RetryAttempts"]:
-            # The store may have begun one each time that it was asked, and only the last answer was heard.
+            # The store may have begun one each time that it was asked, and only the last answer was heard. That took
+            # its time: somebody may have taken over.
+            await fence()
             await self._end_others(key, answer["UploadId"])
         return answer["UploadId"]
 

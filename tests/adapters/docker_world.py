@@ -1,17 +1,19 @@
 """A Docker engine as a test sees it: a runtime of its own, a person at the engine, and a clean end."""
 
 import asyncio
+import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from docker import APIClient
 from docker.errors import NotFound
 
 from adapters.docker import DockerConfig, DockerRuntime, Limits
+from adapters.docker.network import BRIDGE, ICC
 from domain.model import OperationId, WorkspaceId
 from domain.naming import container_name, volume_name
 
@@ -107,13 +109,22 @@ class DockerWorld:
         assert not any(left.values()), left
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def docker_world(docker_host: str, image: str, installation: str, **options: Any) -> AsyncIterator[DockerWorld]:
     world = DockerWorld(docker_host, image, installation, **options)
     try:
         yield world
     finally:
         await world.clean()
+
+
+def default_bridge(docker_host: str) -> str:
+    """Of the engine's default network. The test is skipped where the machine's own engine has that one open."""
+    with contextlib.closing(APIClient(docker_host)) as api:
+        options = api.inspect_network("bridge")["Options"]
+    if options.get(ICC) != "false":
+        pytest.skip("this machine's own engine lets containers of its default network reach each other")
+    return str(options[BRIDGE])
 
 
 def new_workspace() -> WorkspaceId:

@@ -3,7 +3,7 @@
 import socket
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -12,23 +12,11 @@ import pytest
 from adapters.docker.network import BRIDGE, ICC
 from domain.model import OperationId, WorkspaceId
 from tests.adapters.docker_world import PORT, SMALL, DockerWorld, docker_world, eventually, new_workspace
+from tests.adapters.reach import can_reach, gateway, machine_addresses, needs_iptables, on_both_networks, reaches
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, on_both_networks]
 
 OP = OperationId("op-1")
-needs_iptables = pytest.mark.usefixtures("iptables")
-
-
-@pytest.fixture(params=["own", "engine"])
-async def world(
-    docker_host: str, test_image: str, installation: str, request: pytest.FixtureRequest
-) -> AsyncIterator[DockerWorld]:
-    """On a network of its own, and on the engine's."""
-    engines = request.param == "engine"
-    async with docker_world(docker_host, test_image, installation, engines_network=engines) as made:
-        if engines and made.api.inspect_network("bridge")["Options"].get(ICC) != "false":
-            pytest.skip("this machine's own engine lets containers of its default network reach each other")
-        yield made
 
 
 @pytest.fixture
@@ -124,10 +112,10 @@ async def test_other_workspaces_are_out_of_reach(world: DockerWorld, ws: Workspa
     neighbour = world.api.inspect_container(f"ws-{other}")["NetworkSettings"]
     address = neighbour["Networks"][world.config.network]["IPAddress"]
     published = neighbour["Ports"][f"{PORT}/tcp"][0]["HostPort"]
-    assert _can_reach(world, ws, "127.0.0.1", PORT), "it can reach nothing at all: this test says nothing"
-    assert not _reaches(world, ws, address, PORT)
-    assert not _reaches(world, ws, _gateway(world), published)
-    assert not _reaches(world, ws, f"ws-{other}", PORT)
+    assert can_reach(world, ws, "127.0.0.1", PORT), "it can reach nothing at all: this test says nothing"
+    assert not reaches(world, ws, address, PORT)
+    assert not reaches(world, ws, gateway(world), published)
+    assert not reaches(world, ws, f"ws-{other}", PORT)
 
 
 async def test_other_networks_are_out_of_reach(
@@ -138,33 +126,32 @@ async def test_other_networks_are_out_of_reach(
     world.api.start(plain["Id"])
     try:
         networks = world.api.inspect_container(plain["Id"])["NetworkSettings"]["Networks"]
-        assert not _reaches(world, ws, networks["bridge"]["IPAddress"], PORT)
+        assert not reaches(world, ws, networks["bridge"]["IPAddress"], PORT)
     finally:
         world.api.remove_container(plain["Id"], force=True)
     async with docker_world(docker_host, test_image, installation) as elsewhere:
         other = await _running(elsewhere)
         networks = elsewhere.api.inspect_container(f"ws-{other}")["NetworkSettings"]["Networks"]
-        assert not _reaches(world, ws, networks[elsewhere.config.network]["IPAddress"], PORT)
+        assert not reaches(world, ws, networks[elsewhere.config.network]["IPAddress"], PORT)
 
 
 @needs_iptables
 async def test_the_machines_own_ports_are_out_of_reach(world: DockerWorld, ws: WorkspaceId, host_service: int) -> None:
     """A service on 0.0.0.0 is not reached by any address of the machine; without our rule it would be."""
-    gateway = _gateway(world)
-    addresses = {gateway, *_machine_addresses()}
-    for address in addresses:
-        assert not _reaches(world, ws, address, host_service), address
+    ours = gateway(world)
+    for address in {ours, *machine_addresses()}:
+        assert not reaches(world, ws, address, host_service), address
     firewall = world.runtime._network._firewall
     firewall.remove()
-    assert _can_reach(world, ws, gateway, host_service), "it is out of reach anyway: this test says nothing"
+    assert can_reach(world, ws, ours, host_service), "it is out of reach anyway: this test says nothing"
     firewall.ensure()
-    assert not _reaches(world, ws, gateway, host_service)
+    assert not reaches(world, ws, ours, host_service)
 
 
 @needs_iptables
 async def test_cloud_metadata_is_out_of_reach(world: DockerWorld, ws: WorkspaceId) -> None:
     """What is sent to the metadata address is dropped by our rule; a name server there could be asked."""
-    assert not _reaches(world, ws, "169.254.169.254", 80)
+    assert not reaches(world, ws, "169.254.169.254", 80)
     rules = _rules(world)
     for protocol in ("tcp", "udp"):
         blocked = [line for line in rules if "-d 169.254.0.0/16" in line and f"-p {protocol}" in line]
@@ -201,26 +188,6 @@ async def _running(world: DockerWorld) -> WorkspaceId:
     await world.runtime.create_volume(ws, OP)
     await world.runtime.start(ws, world.image, OP)
     return ws
-
-
-def _reaches(world: DockerWorld, ws: WorkspaceId, address: str, port: int | str) -> bool:
-    """Whether a TCP connection from inside succeeds."""
-    code, _ = world.inside(ws, f"nc -w 1 {address} {port} < /dev/null > /dev/null 2>&1")
-    return code == 0
-
-
-def _can_reach(world: DockerWorld, ws: WorkspaceId, address: str, port: int | str) -> bool:
-    """On a busy machine a connection may take longer than a second, once."""
-    return any(_reaches(world, ws, address, port) for _ in range(10))
-
-
-def _gateway(world: DockerWorld) -> str:
-    return str(world.api.inspect_network(world.config.network)["IPAM"]["Config"][0]["Gateway"])
-
-
-def _machine_addresses() -> set[str]:
-    done = subprocess.run(["hostname", "-I"], capture_output=True, text=True, check=True)
-    return {address for address in done.stdout.split() if ":" not in address}
 
 
 def _rules(world: DockerWorld) -> list[str]:

@@ -8,10 +8,10 @@ import pytest
 
 from domain.model import OperationId, WorkspaceId
 from tests.adapters.docker_world import PORT, DockerWorld, new_workspace
-from tests.adapters.test_docker_hardening import _can_reach, _gateway, _machine_addresses, needs_iptables
+from tests.adapters.reach import can_reach, gateway, machine_addresses, needs_iptables, on_both_networks
 from tests.services import Services
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600), on_both_networks]
 
 
 @pytest.fixture
@@ -49,11 +49,11 @@ async def test_no_service_is_in_reach(
     for name, port in ports.items():
         with socket.create_connection(("127.0.0.1", port), timeout=10):
             assert not _reached(world, ws, "127.0.0.1", [port]), name
-    assert _can_reach(world, ws, "127.0.0.1", PORT), "it can reach nothing at all: this test says nothing"
+    assert can_reach(world, ws, "127.0.0.1", PORT), "it can reach nothing at all: this test says nothing"
     ports["the Docker API"] = engine_port
-    for address in {_gateway(world), *_machine_addresses()}:
+    for address in {gateway(world), *machine_addresses()}:
         reached = _reached(world, ws, address, list(ports.values()))
-        if address in _machine_addresses():  # else it went away with another test's engine, and somebody else answered
+        if address in machine_addresses():  # else it went away with another test's engine, and somebody else answered
             assert not [name for name, port in ports.items() if port in reached], address
 
 

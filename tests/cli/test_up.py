@@ -19,9 +19,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from domain.model import Phase
+from domain.model import Phase, WorkspaceId
 from domain.naming import container_name
 from starter.embedded.dockerd import Dockerd
+from starter.embedded.resolver import BEHIND_STUB, RESOLV_CONF, default_network_resolves
 from starter.embedded.state import State
 from tests.browser import launched, visit
 from tests.cli.console import Cli, Terminal
@@ -146,6 +147,24 @@ async def test_kill_9_of_all_of_it(installation: Installation) -> None:
     assert (await installation.person("start", "asleep", *WAIT)).code == 0
     assert await note_of(installation, asleep) == "kept\n"
     assert (await installation.person("rm", "asleep", "--yes", *WAIT)).code == 0
+
+
+@pytest.mark.docker
+async def test_the_network_of_its_workspaces(installation: Installation) -> None:
+    """Of an engine of its own, the default one, and names are asked of the machine's servers there; of others' engines,
+    one of codehub's own.
+    """
+    installation.up()
+    running = await has_running(installation)
+    with contextlib.closing(docker.DockerClient(base_url=installation.docker_host)) as engine:
+        container = engine.containers.get(container_name(WorkspaceId(running)))
+        default = "bridge" in container.attrs["NetworkSettings"]["Networks"]
+        told = container.exec_run(["grep", "^nameserver", "/etc/resolv.conf"]).output
+    assert default == (has_own_engine(installation) and default_network_resolves())
+    machines = "\n".join(path.read_text() for path in (RESOLV_CONF, BEHIND_STUB) if path.exists())
+    if default and "nameserver" in machines:
+        assert isinstance(told, bytes)
+        assert set(told.decode().split()) <= set(machines.split())
 
 
 @pytest.mark.docker

@@ -55,6 +55,7 @@ TRIED = {
     "docker compose": "not run but for `config`, as build",
     "docker cp": "tests/docs/test_docker_commands.py",
     "docker info": "tests/docs/test_docker_commands.py",
+    "docker network": "tests/docs/test_docker_commands.py",
     "docker ps": "tests/docs/test_docker_commands.py",
     "docker pull": "tests/docs/test_docker_commands.py",
     "docker push": "tests/docs/test_docker_commands.py",

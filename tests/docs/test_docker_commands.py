@@ -86,6 +86,15 @@ async def test_a_container_whose_volume_is_gone(world: DockerWorld, ws: Workspac
     assert world.container(ws) is None
 
 
+async def test_a_network_that_nobody_uses_any_more(world: DockerWorld, ws: WorkspaceId) -> None:
+    """After the engine's own has taken its place: it is found, and removed once the last container has left it."""
+    listing = documented("docker network ls")
+    assert world.config.network in await run(world, listing)
+    await world.runtime.stop(ws)
+    await run(world, documented("docker network rm").replace("NAME", world.config.network))
+    assert world.config.network not in await run(world, listing)
+
+
 async def test_images_by_name(world: DockerWorld, registry_host: str) -> None:
     """`docker push` as production.md has it, `docker pull` as the runbook, with a registry on this machine; and the tag
     that keeps a former version."""

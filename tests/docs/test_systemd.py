@@ -78,7 +78,7 @@ def test_the_example_names_settings_and_codehub_takes_them() -> None:
     assert all(re.fullmatch(r"\d*", value) for value in given.values())
     load_settings(given)
     (host,) = re.findall(r"host\.env: ([^.]+)\.", EXAMPLE.read_text())
-    named = set(re.findall(r"[A-Z_]{5,}", host))
+    named = set(re.findall(r"[A-Z0-9_]{5,}", host))
     assert len(named) > 5
     assert named <= known
     assert not named & given.keys()

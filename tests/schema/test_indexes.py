@@ -110,6 +110,10 @@ PERIODIC: Mapping[str, tuple[Callable[[Database], Awaitable[object]], set[str]]]
     "living": (lambda db: Attention(db).living(), {"workspaces_living"}),
     "count_living": (lambda db: Attention(db).count_living(), {"workspaces_living"}),
     "deleted": (lambda db: Attention(db).deleted(SOME), {"workspaces_pkey"}),
+    "failed_to_start": (
+        lambda db: Attention(db).failed_to_start("a", SOME),
+        {"workspaces_pkey", "operations_log"},
+    ),
     "expire_running": (
         lambda db: Expiry(db, TtlDefaults()).expire_running(NOW),
         {"workspaces_unused_since", "workspaces_own_standby_ttl"},

@@ -4,9 +4,8 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from dataclasses import replace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,15 +13,15 @@ import pytest
 
 from activities.integrity import is_intact
 from adapters.archive_store import LARGEST_SMALL, OpenUpload
-from adapters.s3.client import S3Config
-from adapters.s3.store import S3ArchiveStore, open_store
+from adapters.s3.store import S3ArchiveStore
 from domain.archive import ArchiveMeta
-from domain.errors import ActionFailed, DataLost, Unreachable
+from domain.errors import ActionFailed, Unreachable
 from domain.model import OperationId, WorkspaceId
 from domain.observation import Presence
 from tests.conftest import S3
 from tests.faults.proxy import FaultProxy, eventually
 from tests.faults.s3_proxy import S3Proxy
+from tests.transfer.conftest import Opened
 
 MIB = 1024 * 1024
 KEY = "workspace/operation/home.tar.zst"
@@ -53,21 +52,6 @@ def ignoring(store: S3ArchiveStore, conditions: set[str]) -> None:
             params["headers"].pop(name, None)
 
     store.client.meta.events.register("before-call.s3.PutObject", drop)
-
-
-Opened = Callable[..., AbstractAsyncContextManager[S3ArchiveStore]]
-
-
-@pytest.fixture
-def at(s3: S3) -> Opened:
-    """The same bucket through another address."""
-
-    @asynccontextmanager
-    async def opened(endpoint: str, timeout: float = 20) -> AsyncIterator[S3ArchiveStore]:
-        async with open_store(S3Config(endpoint, s3.access_key, s3.bucket, s3.secret_key, timeout=timeout)) as store:
-            yield store
-
-    return opened
 
 
 SMALL = ArchiveMeta(
@@ -210,6 +194,35 @@ async def test_whoever_is_superseded_ends_nobodys_upload(archives: S3ArchiveStor
     assert len(await uploads(archives)) == 1
 
 
+async def test_whoever_is_superseded_while_it_begins_ends_nobodys_upload(
+    archives: S3ArchiveStore, s3: S3, at: Opened
+) -> None:
+    """Its begin is answered only the second time, and meanwhile another one has taken over: of the two it leaves that
+    of the other."""
+
+    class Late(Exception):
+        pass
+
+    others: set[str] = set()
+
+    async def overtakes(**_: object) -> None:
+        begun = await archives.client.create_multipart_upload(Bucket=archives.bucket, Key=KEY)
+        others.add(begun["UploadId"])
+
+    async def overtaken() -> None:
+        if others:
+            raise Late
+
+    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
+        proxy.fail(500, method="POST", contains="uploads", times=1, after=True)
+        # Coroutines are awaited, which the types do not know.
+        store.client.meta.events.register("after-call.s3.CreateMultipartUpload", overtakes)  # type: ignore[arg-type]
+        with pytest.raises(Late):
+            await store.upload(KEY, pieces(b"late"), overtaken)
+    assert others <= {one.upload_id for one in await uploads(archives)}
+    assert others
+
+
 async def test_an_upload_whose_completion_was_not_heard_of_is_complete(s3: S3, at: Opened) -> None:
     """The client asks again, and is told that there is no such upload any more."""
     body = os.urandom(6 * MIB)
@@ -336,65 +349,6 @@ async def test_a_download_that_gets_nowhere_ends(archives: S3ArchiveStore, s3: S
         with pytest.raises(Unreachable):
             async for _ in stream:
                 pass
-
-
-async def test_a_loss_is_what_the_store_itself_says(archives: S3ArchiveStore, s3: S3, at: Opened) -> None:
-    """A 404 to a download may come from anything between; what is there according to HEAD is asked for again."""
-    await archives.write(KEY, b"home")
-    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
-        proxy.fail(404, method="GET", contains=KEY, times=1, code="NoSuchKey")
-        assert await downloaded(store) == b"home"
-        proxy.fail(404, method="GET", contains=KEY, code="NoSuchKey")
-        with pytest.raises(ActionFailed) as failed:
-            await downloaded(store)
-        assert not isinstance(failed.value, DataLost)
-    await archives.delete([KEY])
-    with pytest.raises(DataLost):
-        await downloaded(archives)
-
-
-async def test_not_there_and_not_answering_are_different(archives: S3ArchiveStore, s3: S3, at: Opened) -> None:
-    """Absent is said by the store only. Everything else is unknown: a loss must never be made up."""
-    assert await archives.observe(KEY) is Presence.ABSENT
-    assert await archives.size(KEY) is None
-    assert await archives.read(KEY) is None
-    with pytest.raises(DataLost):
-        await downloaded(archives)
-    async with FaultProxy(s3.endpoint) as proxy, at(proxy.url) as store:
-        await proxy.refuse()
-        assert await store.observe(KEY) is Presence.UNKNOWN
-        for call in (store.size(KEY), store.read(KEY), downloaded(store), store.write(KEY, b"x")):
-            with pytest.raises(Unreachable):
-                await call
-
-
-async def test_a_black_hole_is_unreachable_in_bounded_time(s3: S3, at: Opened) -> None:
-    async with FaultProxy(s3.endpoint) as proxy, at(proxy.url, timeout=2) as store:
-        proxy.black_hole()
-        async with asyncio.timeout(60):
-            assert await store.observe(KEY) is Presence.UNKNOWN
-            calls = [store.write(KEY, b"x"), store.replace(KEY, b"x", None), store.read(KEY), store.delete([KEY])]
-            for failed in await asyncio.gather(*calls, return_exceptions=True):
-                assert isinstance(failed, Unreachable)
-
-
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [(403, "AccessDenied"), (500, "InternalError"), (503, "SlowDown"), (404, "NoSuchBucket"), (507, "NoSpace")],
-)
-async def test_refusals_are_no_absence(s3: S3, at: Opened, status: int, code: str) -> None:
-    """A wrong key, a store in trouble, a bucket that is not there: none of them says that an archive is gone."""
-    async with S3Proxy(s3.endpoint) as proxy, at(proxy.url) as store:
-        proxy.fail(status, code=code)
-        assert await store.observe(KEY) is Presence.UNKNOWN
-        with pytest.raises((ActionFailed, Unreachable)):
-            await store.read(KEY)
-
-
-async def test_a_missing_bucket_is_no_absence(archives: S3ArchiveStore) -> None:
-    """The wrong bucket in the settings, or a store that lost it: not the loss of every archive."""
-    elsewhere = replace(archives, bucket="no-such-bucket-at-all")
-    assert await elsewhere.observe(KEY) is Presence.UNKNOWN
 
 
 async def test_a_full_store_says_so(s3: S3, at: Opened) -> None:
