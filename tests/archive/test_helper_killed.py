@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
 MIB = 1 << 20
 PART, FILES, SIZE_OF_EACH = 2 * MIB, 4, 3 * MIB
+FEW = 3
+"""Mounts of a process that is shut into a container."""
 MADE_BY_THE_IMAGE = {b"cgi-bin"}
 
 
@@ -81,11 +83,13 @@ def _tar_of(worker: int) -> list[int]:
 
 
 def _extracting(workspace: WorkspaceId) -> list[int]:
-    """Processes of the engine that have this volume before them. Newer engines have none: a thread does it."""
+    """Processes of the engine that see this volume and hardly anything else: one that has just begun sees all that the
+    engine does, and may be anybody's. Newer engines have none: a thread does it."""
     found = []
     for pid, _, command in _processes():
         with suppress(OSError):
-            if command == "docker-untar" and volume_name(workspace) in Path(f"/proc/{pid}/mountinfo").read_text():
+            mounts = Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
+            if command == "docker-untar" and len(mounts) <= FEW and any(volume_name(workspace) in one for one in mounts):
                 found.append(pid)
     return found
 

@@ -33,7 +33,7 @@ def slow(seconds: float) -> Callable[[MemoryRuntime], Actuators]:
     return actuators
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(300, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [100, pytest.param(300, marks=[pytest.mark.full, pytest.mark.alone])])
 async def test_many_starts_on_one_node_all_finish_and_disturb_no_other(
     temporal_client: Client, database_url: str, count: int
 ) -> None:
