@@ -88,8 +88,8 @@ def _extracting(workspace: WorkspaceId) -> list[int]:
     found = []
     for pid, _, command in _processes():
         with suppress(OSError):
-            mounts = Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
-            if command == "docker-untar" and len(mounts) <= FEW and any(volume_name(workspace) in one for one in mounts):
+            seen = Path(f"/proc/{pid}/mountinfo").read_text()
+            if command == "docker-untar" and volume_name(workspace) in seen and seen.count("\n") <= FEW:
                 found.append(pid)
     return found
 
