@@ -2,16 +2,19 @@
 
 import json
 import re
+import shlex
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.debian import unpacked
 from tests.docs.test_deploy import ALERTS, ROOT, panels, rules
 
+METRICS = ROOT / "docs" / "metrics.md"
 Series = dict[str, str]
 
 
@@ -38,6 +41,7 @@ def counter(name: str, per_minute: int, at: str = "25m") -> Case:
     return Case(at, {name: f"0+{per_minute}x40"}, {name: "0x40"})
 
 
+API, WORKER = 'up{job="codehub-api",instance="a"}', 'up{job="codehub-worker",instance="b"}'
 FAILED = 'codehub_operation_seconds_count{operation="STARTING",outcome="failed"}'
 DONE = 'codehub_operation_seconds_count{operation="STARTING",outcome="succeeded"}'
 SERVED = 'codehub_http_request_seconds_count{status="2xx"}'
@@ -47,7 +51,7 @@ PRUNED = 'codehub_skipped_total{loop="prune"}'
 RECOUNTED = 'codehub_skipped_total{loop="bookkeeper"}'
 ERRORS = 'codehub_workspaces_in_error{{reason="{}"}}'
 CASES = {
-    "CodehubDown": gauge('up{job="codehub-api"}', "0", "1", "5m"),
+    "CodehubDown": Case("5m", {API: "0x20", WORKER: "1x20"}, {API: "1x20", WORKER: "1x20"}),
     "CodehubNoLeader": gauge('codehub_leader{lock="coordinator"}', "0", "1", "5m"),
     "CodehubDataAtRisk": gauge('codehub_workspaces_in_error{reason="DataLost"}', "1", "0", "1m"),
     "CodehubWorkspacesInError": gauge('codehub_workspaces_in_error{reason="Timeout"}', "1", "0", "12m"),
@@ -81,6 +85,10 @@ CASES = {
 
 # Beyond one of each: what an alert must not leave out, and what must not raise it.
 FURTHER = [
+    # Whether its target does not answer, or there is none any more: nobody has to look at what is not there.
+    ("CodehubDown", Case("5m", {API: "1x20", WORKER: "0x20"}, {API: "1x20", WORKER: "1x20"})),
+    ("CodehubDown", Case("15m", {API: "1x20", WORKER: "1x5 stale"}, {API: "1x20", WORKER: "1x20"})),
+    ("CodehubDown", Case("15m", {API: "1x5 stale", WORKER: "1x20"}, {API: "1x20", WORKER: "1x20"})),
     # Every round of these is skipped: they are so rare that there are few.
     ("CodehubSweepsSkipped", counter('codehub_skipped_total{loop="census"}', 1)),
     ("CodehubSweepsSkipped", Case("61m", {PRUNED: "0x9 1x9 2x9 3x9 4x9 5x9 6x9"}, {PRUNED: "0x70"})),
@@ -165,6 +173,83 @@ def test_alerts_fire_when_they_should_and_only_then(promtool: str, tmp_path: Pat
     # JSON is YAML.
     (tmp_path / "tests.yml").write_text(json.dumps(suite))
     _run([promtool, "test", "rules", "tests.yml"], tmp_path)
+
+
+def test_what_is_down_is_said(promtool: str, tmp_path: Path) -> None:
+    """Of each process what that means, with its address where there is one."""
+    (tmp_path / ALERTS.name).write_text(ALERTS.read_text())
+    told = {"api": ("reaches an IDE", "no API process at all"), "worker": ("no start, stop", "no worker at all")}
+    tests = []
+    for process, (meaning, none) in told.items():
+        job, other = f"codehub-{process}", {"api": WORKER, "worker": API}[process]
+        (rule,) = (one for one in rules() if one["labels"].get("process") == process)
+        for series, instance in ((f'up{{job="{job}",instance="a:1"}}', {"instance": "a:1"}), ('gone{job="x"}', {})):
+            described = _expanded(rule["annotations"]["description"], instance.get("instance", ""))
+            assert meaning in described
+            assert (none in described) != bool(instance)
+            fires = {
+                "exp_labels": {**rule["labels"], "job": job, **instance},
+                "exp_annotations": {**rule["annotations"], "description": described},
+            }
+            asked = {"eval_time": "5m", "alertname": "CodehubDown", "exp_alerts": [fires]}
+            values = [{"series": series, "values": "0x20"}, {"series": other, "values": "1x20"}]
+            tests.append({"interval": "1m", "input_series": values, "alert_rule_test": [asked]})
+    suite = {"rule_files": [ALERTS.name], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "tests.yml").write_text(json.dumps(suite))
+    _run([promtool, "test", "rules", "tests.yml"], tmp_path)
+
+
+def _expanded(description: str, instance: str) -> str:
+    """`with`, `else` and `end`, as Prometheus reads them."""
+    ((there, gone),) = re.findall(r"\{\{ with \$labels.instance \}\}(.*)\{\{ else \}\}(.*)\{\{ end \}\}", description)
+    chosen = there.replace("{{ . }}", instance) if instance else gone
+    return re.sub(r"\{\{ with .*\{\{ end \}\}", lambda _: chosen, description)
+
+
+def test_the_rule_about_disks_that_the_docs_have(promtool: str, tmp_path: Path) -> None:
+    """It fires for a disk that is full, and for one that fills; not for one with room."""
+    (rule,) = re.findall(r"^```\n(groups:\n.*?)^```", METRICS.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "disks.yml").write_text(rule)
+    _run([promtool, "check", "rules", "disks.yml"], tmp_path)
+    disk = '{instance="a",mountpoint="/",fstype="ext4"}'
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": [
+                {"series": f"node_filesystem_avail_bytes{disk}", "values": free},
+                {"series": f"node_filesystem_size_bytes{disk}", "values": "1000000x600"},
+            ],
+            "promql_expr_test": [
+                {"expr": 'count(ALERTS{alertstate="firing"})', "eval_time": "9h", "exp_samples": firing},
+            ],
+        }
+        for free, firing in (
+            ("50000x600", [{"labels": "{}", "value": 1}]),
+            ("900000-1000x600", [{"labels": "{}", "value": 1}]),
+            ("900000x600", []),
+        )
+    ]
+    suite = {"rule_files": ["disks.yml"], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "tests.yml").write_text(json.dumps(suite))
+    _run([promtool, "test", "rules", "tests.yml"], tmp_path)
+
+
+def test_places_in_the_runbook_become_links(promtool: str, tmp_path: Path) -> None:
+    """The command of docs/metrics.md makes a URL of every one, and Prometheus still takes the rules."""
+    (command,) = re.findall(r"`(sed -i [^`]+)`", METRICS.read_text())
+    (tmp_path / ALERTS.name).write_text(ALERTS.read_text())
+    _run(shlex.split(command), tmp_path)
+    _run([promtool, "check", "rules", ALERTS.name], tmp_path)
+    made = [
+        rule["annotations"]
+        for group in yaml.safe_load((tmp_path / ALERTS.name).read_text())["groups"]
+        for rule in group["rules"]
+    ]
+    assert len(made) == len(rules())
+    assert all("runbook" not in one and one["runbook_url"].startswith("https://git.example.com/") for one in made)
+    assert [one["runbook_url"].rpartition("/docs/")[2] for one in made] == [
+        rule["annotations"]["runbook"].removeprefix("docs/") for rule in rules()
+    ]
 
 
 def _run(command: list[str], folder: Path) -> None:

@@ -44,6 +44,16 @@ def test_only_metrics_that_exist_are_asked_for() -> None:
     assert len(asked) > 25
 
 
+def jobs() -> set[str]:
+    """What the alerts call them."""
+    return set().union(*(re.findall(r'job="([\w-]+)"', rule["expr"]) for rule in rules()))
+
+
+def test_jobs_are_called_as_the_alerts_call_them() -> None:
+    scraped = yaml.safe_load((ALERTS.parent / "prometheus.yml").read_text())["scrape_configs"]
+    assert {job["job_name"] for job in scraped} == jobs()
+
+
 def test_only_labels_that_exist_are_asked_for() -> None:
     labels = {name: set(found) for name, (_, found) in metrics_table.families().items()}
     for expression in expressions():

@@ -18,7 +18,7 @@ from starter.embedded.probe import http_status
 from starter.metrics import serving_metrics
 from tests.docs.api_document import document
 from tests.docs.test_commands import commands_of
-from tests.docs.test_deploy import ALERTS
+from tests.docs.test_deploy import ALERTS, jobs
 from tests.docs.test_docs import ROOT, problem_of
 from tests.ports import free_port
 
@@ -209,7 +209,7 @@ def test_names_lead_to_each_other() -> None:
         assert set(spec) == {"jobLabel", "selector", "podMetricsEndpoints"}
         # The job is the value of this label, and the alerts go by its name.
         assert spec["jobLabel"] == "app"
-        assert re.fullmatch("codehub-.*", spec["selector"]["matchLabels"]["app"])
+        assert spec["selector"]["matchLabels"]["app"] in jobs()
         (endpoint,) = spec["podMetricsEndpoints"]
         assert endpoint["port"] in _ports(labels[spec["selector"]["matchLabels"]["app"]])
         assert endpoint["path"] == "/metrics"
