@@ -9,7 +9,7 @@ from tests.docs.test_docs import DOCUMENTS
 PACKAGES = ("activities", "adapters", "coordinator", "domain", "starter", "workflows")
 # A word such as `node_silent`, not a part of a path, a file or a call.
 WORD = re.compile(r"(?<![\w./{-])[a-z]+(?:_[a-z]+)+(?![\w/({-]|\.\w)")
-# `the log's x`, `logs x`, `logged as x`, `the worker's log has a line x`, in one sentence; `until x`, where it is followed.
+# `the log's x`, `logs x`, `logged as x`, `the log has a line x`, in one sentence; `until x`, where it is followed.
 BEFORE = re.compile(r"\b(?:log's|logs?|logged)\b[^.|]{0,60}$|# until $")
 AFTER = re.compile(r"^`?,? in (?:the|that) log\b")
 
