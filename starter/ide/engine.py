@@ -1,5 +1,6 @@
 """The few calls to a Docker engine that an image takes."""
 
+import asyncio
 import io
 import json
 import os
@@ -14,6 +15,7 @@ from urllib.parse import quote
 import aiohttp
 
 from starter.embedded.errors import EmbeddedError
+from starter.ide.logins import login_for
 from starter.ide.recipe import File
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
@@ -78,7 +80,11 @@ class Engine:
     async def pull(self, reference: str) -> AsyncGenerator[dict[str, Any], None]:
         """The engine's own words on how far it is."""
         repository, tag = split(reference)
-        async for line in self._stream("/images/create", [("fromImage", repository), ("tag", tag)]):
+        # A credential helper is a program, and may take its time.
+        login = await asyncio.to_thread(login_for, repository)
+        headers = {"X-Registry-Auth": login} if login else None
+        params = [("fromImage", repository), ("tag", tag)]
+        async for line in self._stream("/images/create", params, headers=headers):
             if "error" in line:
                 raise EngineRefused(str(line["error"]), 500)
             yield line
@@ -119,9 +125,13 @@ class Engine:
         return json.loads(text) if text.strip() else None
 
     async def _stream(
-        self, path: str, params: list[tuple[str, str]], data: AsyncIterator[bytes] | None = None
+        self,
+        path: str,
+        params: list[tuple[str, str]],
+        data: AsyncIterator[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[dict[str, Any], None]:
-        async with self._request("POST", path, params=params, data=data, timeout=ENDLESS) as answer:
+        async with self._request("POST", path, params=params, data=data, headers=headers, timeout=ENDLESS) as answer:
             await _check(answer)
             async for line in answer.content:
                 if line.strip():

@@ -4,17 +4,21 @@ import asyncio
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from docker.errors import ImageNotFound
 from structlog.testing import capture_logs
 
-from adapters.docker.images import pull_error
+from adapters.docker.config import DockerConfig
+from adapters.docker.engine import Engine
+from adapters.docker.images import Images, pull_error
 from domain.errors import ActionFailed, ImagePullFailed, Unreachable
 from domain.model import OperationId, WorkspaceId
 from domain.observation import ContainerState, Presence, Resources
 from tests.adapters.docker_registry import registry
 from tests.adapters.docker_world import DockerWorld, new_workspace
+from tests.ide.image_registry import image_registry, logged_in
 from tests.ports import free_port
 
 OP = OperationId("op-1")
@@ -44,6 +48,25 @@ async def test_pulled(world: DockerWorld, ws: WorkspaceId, remote_image: str) ->
     """A missing image is fetched on the way."""
     await world.runtime.start(ws, remote_image, OP)
     assert (await world.runtime.observe(ws, probe=True)).container is ContainerState.READY
+
+
+@pytest.mark.docker
+async def test_pulled_behind_a_login(world: DockerWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker's: an engine has none. It is taken where it was added after the start, if there was none before."""
+    login = "worker:a password"
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    engine = Engine(DockerConfig("login", docker_host=world.host))
+    images = Images(engine)
+    async with image_registry(world.api.version()["Arch"], login) as reference:
+        try:
+            with pytest.raises(ImagePullFailed, match=reference):
+                await images.fetch(reference)
+            logged_in(tmp_path / "docker", reference, login)
+            await images.fetch(reference)
+            world.api.remove_image(reference, force=True)
+        finally:
+            await engine.close()
 
 
 @pytest.mark.docker

@@ -1,14 +1,17 @@
-"""An image registry with one image in it, as small as the protocol allows."""
+"""An image registry with one image in it, as small as the protocol allows, with a login or without."""
 
 import gzip
 import hashlib
 import io
 import json
 import tarfile
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG = "application/vnd.docker.container.image.v1+json"
@@ -16,8 +19,9 @@ LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 
 
 @asynccontextmanager
-async def image_registry(architecture: str) -> AsyncIterator[str]:
-    """Yields the reference of its image: a file named /from-afar, and an entrypoint that is not ours."""
+async def image_registry(architecture: str, login: str | None = None) -> AsyncIterator[str]:
+    """Yields the reference of its image: a file named /from-afar, and an entrypoint that is not ours. With a `login`,
+    such as `me:password`, nobody else gets anything."""
     layer = _layer({"from-afar": b"pulled\n"})
     config = json.dumps(
         {
@@ -48,7 +52,13 @@ async def image_registry(architecture: str) -> AsyncIterator[str]:
     async def blob(request: web.Request) -> web.Response:
         return web.Response(body=blobs[request.match_info["digest"]], content_type="application/octet-stream")
 
-    app = web.Application()
+    @web.middleware
+    async def known(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if login and request.headers.get(hdrs.AUTHORIZATION) != f"Basic {_encoded(login)}":
+            raise web.HTTPUnauthorized(headers={hdrs.WWW_AUTHENTICATE: 'Basic realm="images"'})
+        return await handler(request)
+
+    app = web.Application(middlewares=[known])
     app.router.add_get("/v2/", version)
     app.router.add_get("/v2/code-server/manifests/{reference}", manifests)
     app.router.add_get("/v2/code-server/blobs/{digest}", blob)
@@ -59,6 +69,18 @@ async def image_registry(architecture: str) -> AsyncIterator[str]:
         yield f"127.0.0.1:{runner.addresses[0][1]}/code-server:1"
     finally:
         await runner.cleanup()
+
+
+def logged_in(folder: Path, reference: str, login: str) -> Path:
+    """A folder for DOCKER_CONFIG, as `docker login` leaves it."""
+    folder.mkdir()
+    auths = {reference.partition("/")[0]: {"auth": _encoded(login)}}
+    (folder / "config.json").write_text(json.dumps({"auths": auths}))
+    return folder
+
+
+def _encoded(login: str) -> str:
+    return b64encode(login.encode()).decode()
 
 
 def _layer(files: dict[str, bytes]) -> bytes:

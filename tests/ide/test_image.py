@@ -23,7 +23,7 @@ from starter.ide.engine import Engine
 from starter.ide.image import ensure_image
 from starter.ide.recipe import LABEL, ORIGIN_LABEL, REPOSITORY, Recipe
 from tests.cli.installation import stalled
-from tests.ide.image_registry import image_registry
+from tests.ide.image_registry import image_registry, logged_in
 from tests.ide.told import Told
 
 pytestmark = pytest.mark.docker
@@ -192,6 +192,25 @@ async def test_another_image(world: World) -> None:
         await ensure_image(world.host, named, world.told, cache=world.cache)
         assert world.image(named)["Config"]["Entrypoint"] == ["/theirs"]
         world.api.remove_image(named, force=True)
+
+
+@pytest.mark.filterwarnings("ignore:docker-credential-that-nobody-has:UserWarning")
+async def test_another_image_behind_a_login(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of DOCKER_CONFIG, as the worker's; where its helper is not there, it is asked for without, and refused."""
+    login = "ide:a password"
+    async with image_registry(world.recipe.architecture, login) as world.reference:
+        broken = tmp_path / "broken"
+        broken.mkdir()
+        (broken / "config.json").write_text('{"credsStore": "that-nobody-has"}')
+        for folder in (tmp_path / "none", broken):
+            monkeypatch.setenv("DOCKER_CONFIG", str(folder))
+            monkeypatch.setenv("HOME", str(folder))
+            with pytest.raises(EmbeddedError, match="can't be pulled"):
+                await world.ensure()
+        monkeypatch.setenv("DOCKER_CONFIG", str(logged_in(tmp_path / "docker", world.reference, login)))
+        await world.ensure()
+        assert world.image()["Config"]["Entrypoint"] == ["/theirs"]
+        world.api.remove_image(world.reference, force=True)
 
 
 async def test_another_image_not_to_be_had(world: World) -> None:
