@@ -77,8 +77,8 @@ async def _fetch(engine: Engine, reference: str, progress: Progress) -> bool:
         await pull(engine, reference, lambda text: progress.step(NAME, text))
     except NoAnswer as failed:
         raise EmbeddedError(
-            f"WORKSPACE_IMAGE={reference} can't be pulled ({failed}): check its name, your login at its registry and your way "
-            f"to it, or leave WORKSPACE_IMAGE unset for the IDE that is built in."
+            f"WORKSPACE_IMAGE={reference} can't be pulled ({failed}): check its name, your login at its registry and "
+            f"your way to it, or leave WORKSPACE_IMAGE unset for the IDE that is built in."
         ) from failed
     return True
 

@@ -21,6 +21,7 @@ from settings import Settings, load_settings
 from starter.embedded.probe import http_status
 from starter.embedded.seaweed import sockets_of
 from starter.embedded.wheels import program
+from starter.ide.logins import login_for
 from starter.ide.recipe import is_ours
 from tests.adapters.test_postgres_16 import FORMER
 from tests.debian import installed
@@ -43,7 +44,7 @@ def compose() -> dict[str, Any]:
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """What `cp .env.example .env` leads to, with the passwords filled in."""
+    """What `install -m 600 .env.example .env` leads to, with the passwords filled in."""
     for path in (COMPOSE, SEVERAL_HOSTS):
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -173,6 +174,16 @@ def test_compose_listens_on_loopback_and_pins_its_images() -> None:
         else:
             assert service["restart"] == "unless-stopped", name
             assert service["healthcheck"]["test"], name
+
+
+def test_logins_at_registries_are_where_they_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whoever pulls, as root; a file with nothing in it, as where none is named, is no login and no error."""
+    for name in ("image", "worker"):
+        mounts = {target: source for source, target, *_ in map(_mounted, compose()["services"][name]["volumes"])}
+        assert mounts["/root/.docker/config.json"] == "/dev/null"
+    (tmp_path / "config.json").touch()
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    assert login_for("registry.example.com/ide:1") is None
 
 
 def test_nobody_who_listens_for_others_gets_the_engine() -> None:

@@ -12,12 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from adapters.docker.config import DockerConfig
+from adapters.docker.engine import Engine
+from adapters.docker.images import Images
+from domain.errors import ImagePullFailed
 from domain.model import OperationId, WorkspaceId
 from domain.observation import Presence
 from tests.adapters.docker_registry import registry
 from tests.adapters.docker_world import DockerWorld, docker_world, new_workspace
 from tests.docs.test_commands import commands_of
 from tests.docs.test_docs import ROOT
+from tests.ide.image_registry import image_registry
 
 pytestmark = pytest.mark.docker
 OP = OperationId("op-1")
@@ -113,6 +118,32 @@ async def test_images_by_name(world: DockerWorld, registry_host: str) -> None:
         world.api.remove_image(name, force=True)
     with pytest.raises(AssertionError, match=r"not found|unknown"):
         await run(world, documented("docker pull IMAGE").replace("IMAGE", f"{registry_host}/none:1"))
+
+
+async def test_logins_at_a_private_registry(
+    world: DockerWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `docker login` has written, in either way, is what the worker pulls with."""
+    login = "me:a-password"
+    engine = Engine(DockerConfig("login", docker_host=world.host))
+    async with image_registry(world.api.version()["Arch"], login) as reference:
+        server = reference.partition("/")[0]
+        for command, folder in (
+            (documented("docker login registry"), tmp_path / ".docker"),
+            (documented("docker --config"), tmp_path / "docker"),
+        ):
+            typed = command.replace("/etc/codehub", str(tmp_path)).replace("registry.example.com", server)
+            monkeypatch.setenv("DOCKER_CONFIG", str(folder))
+            with pytest.raises(ImagePullFailed):
+                await Images(engine).fetch(reference)
+            await run(world, f"echo a-password | {typed} -u me --password-stdin", tmp_path)
+            try:
+                await Images(engine).fetch(reference)
+            finally:
+                world.api.remove_image(reference, force=True)
+            await engine.close()
+            engine = Engine(DockerConfig("login", docker_host=world.host))
+    await engine.close()
 
 
 async def test_a_worker_in_a_container(world: DockerWorld, tmp_path: Path) -> None:

@@ -19,14 +19,14 @@ IDS = [path.relative_to(ROOT).as_posix() for path in DOCUMENTS]
 
 # Variables of others, named in our docs as such.
 FOREIGN = re.compile(
-    r"OTEL_|DOCKER_TLS_VERIFY|DOCKER_CERT_PATH|DOCKER_GID|POSTGRES_PASSWORD|REDIS_PASSWORD|SSL_CERT_FILE"
+    r"OTEL_|DOCKER_CONFIG|DOCKER_TLS_VERIFY|DOCKER_CERT_PATH|DOCKER_GID|POSTGRES_PASSWORD|REDIS_PASSWORD|SSL_CERT_FILE"
 )
 SETTING = re.compile(
     r"\b(?:CODEHUB|DATABASE|REDIS|S3|TEMPORAL|DOCKER|WORKSPACE|COORDINATOR|RECONCILER|ARCHIVE|TTL|ACTIVITY|GC|LIMITS"
     r"|SESSION|AUDIT|WORKER|METRICS|LOG|NODE|OTEL|TRUSTED|STOP)_[A-Z][A-Z0-9_]+(?![a-z*]|_\*)\b"
 )
-# Words of the product that look like settings; the token is the command line's own.
-NOT_SETTINGS = {"CODEHUB_REPORT", "CODEHUB_TOKEN", "DOCKER_VOLUMES"}
+# Words of the product that look like settings; all but two are the command line's own.
+NOT_SETTINGS = {"CODEHUB_CONFIG", "CODEHUB_REPORT", "CODEHUB_TOKEN", "CODEHUB_USERNAME", "DOCKER_VOLUMES"}
 
 
 def test_the_settings_table_is_that_of_the_code() -> None:

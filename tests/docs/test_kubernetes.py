@@ -29,7 +29,7 @@ VERSIONS = (kubernetes_validate.latest_version(), "1.31")
 # What the cluster fills in.
 FIELDS = {"spec.nodeName": "ip-10-0-0-12.example.internal", "status.hostIP": "10.0.0.12"}
 # For the command of its own container, not for codehub.
-FOREIGN = {"NODE_NAME"}
+FOREIGN = {"DOCKER_CONFIG", "NODE_NAME"}
 
 Manifest = dict[str, Any]
 
