@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +28,24 @@ def test_a_host_gets_its_files(tmp_path: Path) -> None:
         assert (tmp_path / "etc/codehub" / name).stat().st_mode & 0o777 == 0o600
     units = {path.name for path in (ROOT / "deploy" / "systemd").glob("*.service")}
     assert {path.name for path in (tmp_path / "etc/systemd/system").iterdir()} == units
+
+
+def test_what_is_to_be_filled_in_with_secrets_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """`.env`, the Secret, and the folder of logins: as the docs have them made, whatever the umask is."""
+    for name in (".env.example", "deploy/kubernetes/secret.yaml.example"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    lines = {line.partition("  #")[0].strip() for _, line in commands_of("install")}
+    wanted = {line for line in lines if re.search(r"\.example |/docker$", line) and "codehub.env" not in line}
+    assert {line.split()[-1] for line in wanted} == {".env", "deploy/kubernetes/secret.yaml", "/etc/codehub/docker"}
+    script = "\n".join(["umask 000", *(line.replace(" /etc/", f" {tmp_path}/etc/") for line in wanted)])
+    done = subprocess.run(
+        ["sh", "-eux", "-c", script], cwd=tmp_path, check=False, capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    for name in (".env", "deploy/kubernetes/secret.yaml", "etc/codehub/docker"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0, name
+    assert [line for _, line in commands_of("cp") if ".example" in line] == []
 
 
 def test_an_update_of_a_host_leaves_its_settings_alone(tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ async def test_all_is_lost_and_all_is_back(
         await asyncio.to_thread(_typed, "pg_dump", deployment.env, tmp_path)
         assert archive
         assert (tmp_path / "bucket" / archive).exists()
+        for name in ("codehub.dump", "bucket"):
+            assert (tmp_path / name).stat().st_mode & 0o077 == 0, f"{name} can be read by others"
     for process in deployment.processes:
         process.kill()
 
