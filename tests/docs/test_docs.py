@@ -61,6 +61,13 @@ def test_settings_exist(document: Path) -> None:
     assert named - known == set()
 
 
+def test_what_the_command_line_goes_by_is_told() -> None:
+    """Variables that are no settings, and so stand in no table."""
+    told = (ROOT / "docs" / "production.md").read_text().partition("## The command line")[2].partition("\n## ")[0]
+    names = {name for name in NOT_SETTINGS if name.startswith("CODEHUB_")} - {"CODEHUB_REPORT"}
+    assert names <= set(SETTING.findall(told))
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=IDS)
 def test_commands_exist(document: Path) -> None:
     """`codehub …` with its options, and `make …`."""
