@@ -36,8 +36,9 @@ def operations_queue(node: str) -> str:
 @dataclass(frozen=True)
 class WorkspaceInput:
     workspace_id: WorkspaceId
-    history_limit: int = 400
-    """Continue as new beyond this many events: replaying a short history is fast."""
+    history_limit: int = 250
+    """Continue as new beyond this many events: replaying a short history is fast. Not many fewer: Temporal takes one
+    a second at most, for who starts and stops all the time."""
 
 
 @dataclass(frozen=True)
