@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.mutations.table import Mutation
+
 DOCUMENT = Path(__file__).parents[1] / "docs" / "reliability.md"
 
 
@@ -91,16 +93,24 @@ def promises(found: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def mutations(found: list[dict[str, Any]]) -> str:
+def mutations(rows: list[tuple[Mutation, dict[str, Any] | None]]) -> str:
+    """A row for each mistake: found, and how; not found; or not tried."""
+    found = sum(row is not None and row["found"] for _, row in rows)
+    never = sum(row is None for _, row in rows)
     lines = [
-        f"{sum(one['found'] for one in found)} of {len(found)} mistakes were found.",
+        f"{found} of {len(rows)} mistakes were found, {len(rows) - found - never} were not, {never} were not tried.",
         "",
-        "| promise | the mistake | in | found by | on |",
-        "|---|---|---|---|---|",
+        "| promise | the mistake | in | the test | what it said | on | at |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for one in found:
-        by = f"`{one['by']}`" if one["found"] else f"**not found** by `{one['by']}`"
-        lines.append(f"| {one['promise']} | {one['mistake']} | `{one['file']}` | {by} | {one['date']} |")
+    for mutation, row in rows:
+        what = f"| {mutation.promise} | {mutation.mistake} | `{mutation.file}` | `{mutation.test}` "
+        if row is None:
+            lines.append(f"{what}| **not tried** | | |")
+            continue
+        by = re.sub(r"\s+", " ", row["by"]).replace("|", "\\|").replace("`", "'")[:90]
+        word = f"`{by}`" if row["found"] else f"**not found**: `{by}`"
+        lines.append(f"{what}| {word} | {row['date']} | {row['commit']} |")
     return "\n".join(lines)
 
 
@@ -108,7 +118,6 @@ BLOCKS: dict[str, Callable[[Any], str]] = {
     "crash-matrix": crash_matrix,
     "runner-kills": crash_matrix,
     "promises": promises,
-    "mutations": mutations,
 }
 
 

@@ -155,10 +155,15 @@ MUTATIONS = [
     ),
     Mutation(
         12,
-        "a PostgreSQL that is being stopped counts as a failure of the workspace",
-        "adapters/postgres/database.py",
-        "    except _AWAY as error:",
-        "    except DatabaseRefused as error:",
+        "the log hears of an operation's end first, and the row in a transaction of its own",
+        "adapters/postgres/workspaces.py",
+        "        saved = await (within or self.database).fetchval(\n            _SAVE,\n",
+        "        if before.op_id is not None and after.op_id != before.op_id:\n"
+        "            ended = \"UPDATE operations SET finished_at = now(), outcome = 'SUCCEEDED' WHERE id = $1\"\n"
+        "            await self.database.execute(ended, before.op_id)\n"
+        "            await self.database.execute('SELECT pg_sleep(0.3)')\n"
+        "            attempt = None\n"
+        "        saved = await (within or self.database).fetchval(\n            _SAVE,\n",
         "tests/processes/test_postgres_killed.py::test_no_row_contradicts_itself",
     ),
     Mutation(
