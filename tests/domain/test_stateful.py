@@ -155,6 +155,9 @@ class Life(RuleBasedStateMachine):
         if after.op_id is not None and after.op_id != before.op_id:
             assert before.op_id is None or decision.completed is before.operation, "two operations at once"
             self.claimed.append(after.op_id)
+        if before.op_id is not None and after.op_id != before.op_id and decision.completed is not Operation.NONE:
+            # What was decided is not believed: the world it was decided on shows it.
+            assert is_over(looked), f"{before.operation} was ended while it was under way"
         return decision.action
 
     def _advance(self) -> None:
@@ -170,6 +173,29 @@ class Life(RuleBasedStateMachine):
         self.world = replace(self.world, row=counted, attempt=None)
         if is_terminal(reason, counted.error_count, MAX_RETRIES):
             self.world = w.fail(self.world, reason)
+
+
+def is_over(world: World) -> bool:
+    """The effect of the operation in flight is there, all of it (the table of SPEC 4)."""
+    ws, volume, stopped = world.row, world.volume, world.container is ContainerState.ABSENT
+    own = ws.archive_key is not None and ws.archive_key in world.archives and ws.archive_op_id is not None
+    match ws.operation:
+        case Operation.PROVISIONING:
+            return volume is not None
+        case Operation.STARTING:
+            return volume is not None and world.container is ContainerState.READY
+        case Operation.STOPPING:
+            return stopped
+        case Operation.ARCHIVING:
+            return volume is None and own
+        case Operation.CREATE_EMPTY_ARCHIVE:
+            return own
+        case Operation.RESTORING:
+            return stopped and volume is not None and volume.whole
+        case Operation.DELETING:
+            return volume is None and stopped
+        case Operation.NONE:
+            raise AssertionError("no operation is in flight")
 
 
 def live(lives: int, steps: int) -> None:
