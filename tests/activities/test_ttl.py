@@ -197,12 +197,14 @@ async def test_whoever_takes_the_last_access_back_is_heard(database: Database, r
 
 
 @pytest.mark.parametrize("races", [60, pytest.param(1000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.STANDBY])
 async def test_a_person_who_wants_it_running_at_the_moment_of_expiry_wins(
-    database: Database, redis: Redis, races: int
+    database: Database, redis: Redis, phase: Phase, races: int
 ) -> None:
-    """PROMISE 21: whoever commits first, the person's RUNNING is what stays. Both orders are seen."""
+    """PROMISE 21: whoever commits first, the person's RUNNING is what stays: of one that is about to be put to sleep,
+    and of one that sleeps and is about to be archived. Both orders are seen."""
     states = DesiredStates(database, Limits(10_000, 10_000))
-    one, ttl, moments = await workspace(database), runner(database, redis), random.Random(21)
+    one, ttl, moments = await workspace(database, phase), runner(database, redis), random.Random(21)
     head_start = 0.0
     """Of the tick. It is moved to where either may be first, however fast this machine is."""
     person_first = 0
@@ -213,11 +215,12 @@ async def test_a_person_who_wants_it_running_at_the_moment_of_expiry_wins(
 
     async def tick() -> int:
         await asyncio.sleep(max(0.0, -head_start) + moments.uniform(0, 0.002))
-        return (await ttl.tick()).standby
+        report = await ttl.tick()
+        return report.standby + report.archived
 
     for _ in range(races):
         await database.execute(
-            "UPDATE workspaces SET desired_state = 'RUNNING', last_access_at = now() - interval '1 hour'"
+            "UPDATE workspaces SET desired_state = phase, last_access_at = now() - interval '1 hour'"
         )
         _, expired = await asyncio.gather(person(), tick())
         assert await desired(database, one) == "RUNNING"

@@ -15,7 +15,9 @@ from tests.harness.rows import contradictions
 from tests.processes.deployment import Deployment
 from tests.processes.homes import files_of
 from tests.processes.person import Person
+from tests.processes.process import until
 
+LEAST_PAUSE = 0.05
 STATES = (DesiredState.RUNNING, DesiredState.STANDBY, DesiredState.ARCHIVED)
 
 
@@ -53,8 +55,28 @@ class Storm:
                 task.result()
 
     async def in_transition(self) -> int:
+        """Workspaces that are not where they are wanted, or that something is done with."""
         self._require_all()
-        return int(await self.deployment.database.fetchval("SELECT count(*) FROM workspaces WHERE operation <> 'NONE'"))
+        return int(
+            await self.deployment.database.fetchval(
+                "SELECT count(*) FROM workspaces WHERE operation <> 'NONE' OR phase <> desired_state"
+            )
+        )
+
+    async def full_swing(self, wanted: int, seconds: float) -> int:
+        """Returns how many are in transition once so many are, and somebody was refused for the limit since. While
+        there are too few, people grow impatient: how fast they have to be depends on the machine."""
+        limited, pause, found = self.person.limited, self.pause, 0
+
+        async def enough() -> bool:
+            nonlocal found
+            self.pause = max(self.pause * 0.97, LEAST_PAUSE)
+            found = await self.in_transition()
+            return found >= wanted and self.person.limited > limited
+
+        await until(enough, seconds, f"fewer than {wanted} are in transition, or nobody is refused for the limit")
+        self.pause = pause
+        return found
 
     async def clear(self) -> None:
         """All of it is deleted: else what runs on from one storm takes the places of the next one's."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from functools import partial
 
 import pytest
 
@@ -11,8 +10,6 @@ from tests.conftest import OwnServices
 from tests.harness.rows import contradictions
 from tests.processes.conftest import Deploy
 from tests.processes.deployment import AT_REST, killed
-from tests.processes.person import Person
-from tests.processes.process import until
 from tests.processes.storm import Storm
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
@@ -37,21 +34,20 @@ async def _storm(deploy: Deploy, stack: Stack, *, workspaces: int, kills: int) -
     worker = await deployment.worker()
     async with deployment.person() as person:
         storm = Storm(deployment, person, limit, random.Random(), pause=0.1 * workspaces)
+        caught: list[int] = []
         async with storm.raging(workspaces):
             for _ in range(kills):
-                refused = partial(_refused, person, person.limited)
                 await asyncio.sleep(storm.dice.uniform(1, 4))
-                await until(refused, AT_REST, "nobody is refused for the limit")
+                # What is at rest can't be torn: a kill counts only in the middle of work.
+                caught.append(await storm.full_swing(workspaces // 2, AT_REST))
                 await killed(stack, "postgres")
                 assert not await contradictions(deployment.database)
+                assert not storm.contradicting
         await deployment.converged()
         assert not await deployment.wrong()
         assert not await storm.lost()
         assert not storm.over
         assert not storm.contradicting
         assert person.limited >= kills
+        print(f"in transition at the kills: {caught}")  # noqa: T201
     assert worker.alive
-
-
-async def _refused(person: Person, before: int) -> bool:
-    return person.limited > before

@@ -3,7 +3,6 @@
 import asyncio
 import random
 import secrets
-from functools import partial
 
 import pytest
 
@@ -11,12 +10,9 @@ from domain.model import Operation, Phase
 from tests.harness.history import Outcome
 from tests.processes.conftest import Deploy
 from tests.processes.deployment import AT_REST, Deployment
-from tests.processes.process import until
 from tests.processes.storm import Storm
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
-
-LEAST_PAUSE = 0.2
 
 
 async def test_killed_in_the_middle_of_starting(deployment: Deployment, slow_image: str) -> None:
@@ -39,7 +35,7 @@ async def test_workers_killed_at_random_moments(deploy: Deploy) -> None:
     All converge, what the API acknowledged is so, the limit was reached between any two kills and never passed, and
     rows and resources agree.
     """
-    await _storm(deploy, workspaces=6, rounds=1, kills=3, within=AT_REST)
+    await _storm(deploy, workspaces=6, moving=4, rounds=1, kills=3, within=AT_REST)
 
 
 @pytest.mark.full
@@ -47,10 +43,11 @@ async def test_workers_killed_at_random_moments(deploy: Deploy) -> None:
 @pytest.mark.timeout(7200)
 async def test_fifty_workspaces_and_a_hundred_kills(deploy: Deploy) -> None:
     """PROMISE 9, in ten rounds: after the tenth kill of each, all converge within 30 s of the restart."""
-    await _storm(deploy, workspaces=50, rounds=10, kills=10, within=30)
+    await _storm(deploy, workspaces=50, moving=40, rounds=10, kills=10, within=30)
 
 
-async def _storm(deploy: Deploy, *, workspaces: int, rounds: int, kills: int, within: float) -> None:
+async def _storm(deploy: Deploy, *, workspaces: int, moving: int, rounds: int, kills: int, within: float) -> None:
+    """Each kill strikes when `moving` of them are in transition."""
     seed = secrets.randbits(32)
     limit = max(workspaces // 4, 2)
     deployment = await deploy(LIMITS_MAX_RUNNING_PER_USER=str(limit))
@@ -63,10 +60,7 @@ async def _storm(deploy: Deploy, *, workspaces: int, rounds: int, kills: int, wi
             async with storm.raging(workspaces):
                 for _ in range(kills):
                     await asyncio.sleep(storm.dice.uniform(0, 2))
-                    storm.pause = pause
-                    enough = partial(_enough, storm, workspaces // 3, person.limited)
-                    await until(enough, AT_REST, "too little is under way, or nobody is refused for the limit")
-                    caught.append(await storm.in_transition())
+                    caught.append(await storm.full_swing(moving, AT_REST))
                     for worker in workers:
                         worker.kill()
                     # The last restart is the one that the time is taken from.
@@ -83,16 +77,7 @@ async def _storm(deploy: Deploy, *, workspaces: int, rounds: int, kills: int, wi
         history = person.history
         told = {outcome: history.count(outcome) for outcome in Outcome}
         print(f"in transition at the kills: {caught}; commands: {told}; over the limit: {person.limited}")  # noqa: T201
-        assert sum(caught) > len(caught)
+        assert len(caught) == rounds * kills
+        assert min(caught) >= moving
         assert told[Outcome.DONE] > workspaces
         assert person.limited >= rounds * kills
-
-
-async def _enough(storm: Storm, wanted: int, limited: int) -> bool:
-    """So many under way, and somebody refused since. While there are too few, people grow impatient: how fast they have
-    to be depends on the machine."""
-    found = await storm.in_transition()
-    enough = found >= wanted and storm.person.limited > limited
-    if not enough:
-        storm.pause = max(storm.pause * 0.98, LEAST_PAUSE)
-    return enough
