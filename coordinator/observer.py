@@ -5,6 +5,8 @@ could not be observed leads to nothing: the next sweep looks again.
 """
 
 import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -18,10 +20,13 @@ from adapters.telemetry.metrics import DRIFT, SKIPPED, SWEEP, timed
 from coordinator.leftovers import Leftovers
 from domain.errors import Unreachable
 from domain.model import WorkspaceId
+from domain.observation import Resources
 from workflows.client import TemporalUnavailable, Waker
 
 log = structlog.get_logger()
 
+_SHARE = 0.8
+"""Of the interval within which drift is to be noticed. The rest is for the look itself, and for whoever is woken."""
 _RECHECK = 1.0
 _DEBOUNCE = 0.05
 
@@ -38,25 +43,41 @@ class Observer:
     """When the last complete sweep began, by the monotonic clock."""
 
     async def sweep_forever(self) -> None:
-        while True:
-            began = monotonic()
-            try:
-                with timed(SWEEP):
-                    await self.sweep()
-            except (Unreachable, DatabaseUnavailable, TemporalUnavailable) as error:
-                SKIPPED.labels("sweep").inc()
-                log.warning("sweep_skipped", node=self.node, error=str(error))
-            await asyncio.sleep(max(0.0, self.interval - (monotonic() - began)))
+        """From begin to begin. What takes long, to clear away what nobody looks after, is done beside it."""
+        clearing: asyncio.Task[None] | None = None
+        try:
+            while True:
+                began = monotonic()
+                seen: Mapping[WorkspaceId, Resources] = {}
+                with _skipping("sweep", "sweep_skipped", self.node), timed(SWEEP):
+                    seen, _ = await self._look()
+                if clearing is None or clearing.done():
+                    if clearing is not None:
+                        clearing.result()
+                    clearing = asyncio.create_task(self._clear(seen))
+                await asyncio.sleep(max(0.0, self.interval * _SHARE - (monotonic() - began)))
+        finally:
+            if clearing is not None:
+                await end([clearing])
 
     async def sweep(self) -> list[WorkspaceId]:
-        """One look at everything of this node; returns what was woken."""
+        """One look at everything of this node, and what there is to clear away; returns what was woken."""
+        seen, woken = await self._look()
+        await Leftovers(self.node, self.attention, self.runtime).clear(seen)
+        return woken
+
+    async def _look(self) -> tuple[Mapping[WorkspaceId, Resources], list[WorkspaceId]]:
+        """What is there, and who was woken because of it."""
         began = monotonic()
         seen = await self.runtime.observe_all()
         woken = await self.attention.drifted(self.node, seen)
         await self._wake(woken, "sweep")
         self.swept_at = began
-        await Leftovers(self.node, self.attention, self.runtime).clear(seen)
-        return woken
+        return seen, woken
+
+    async def _clear(self, seen: Mapping[WorkspaceId, Resources]) -> None:
+        with _skipping("clearing", "clearing_skipped", self.node):
+            await Leftovers(self.node, self.attention, self.runtime).clear(seen)
 
     async def follow_events(self) -> None:
         """Look at what the engine says has changed, once it is at rest. Ends, and fails, with whichever of the two ends
@@ -77,7 +98,7 @@ class Observer:
     async def _note_changed(self, changed: set[WorkspaceId], arrived: asyncio.Event) -> None:
         async with self.runtime.watch() as changes:
             # What changed while nobody listened: an engine that was restarted has ended all of them.
-            await self.sweep()
+            await self._look()
             async for workspace_id in changes:
                 changed.add(workspace_id)
                 arrived.set()
@@ -115,3 +136,12 @@ class Observer:
         DRIFT.labels(source).inc(len(workspaces))
         for workspace_id in workspaces:
             log.info("woken_by_observer", workspace=workspace_id, source=source)
+
+
+@contextmanager
+def _skipping(loop: str, event: str, node: str) -> Iterator[None]:
+    try:
+        yield
+    except (Unreachable, DatabaseUnavailable, TemporalUnavailable) as error:
+        SKIPPED.labels(loop).inc()
+        log.warning(event, node=node, error=str(error))

@@ -8,14 +8,17 @@ import asyncpg
 
 from adapters.postgres.database import Connection, Database, translated
 
-_IDLE_LIMIT = "4s"
-_PING_TIMEOUT = 3.0
+IDLE_SECONDS = 3.0
+"""Whoever waits for the lock asks every COORDINATOR_RETRY_INTERVAL (5 s): both together leave time up to ten."""
+PING_INTERVAL = 0.75
+_PING_TIMEOUT = 2.0
+"""Both together are less than the server's limit: a leader that is cut off gives up before another one can lead."""
 
 
 async def open_lock_connection(url: str) -> Connection:
     with translated():
         return await asyncpg.connect(
-            url, timeout=5, command_timeout=5, server_settings={"idle_session_timeout": _IDLE_LIMIT}
+            url, timeout=5, command_timeout=5, server_settings={"idle_session_timeout": f"{IDLE_SECONDS * 1000:.0f}ms"}
         )
 
 

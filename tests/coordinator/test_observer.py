@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from adapters.archive_store import Fence, unfenced
 from adapters.memory.runtime import MemoryRuntime
 from adapters.postgres.attention import Attention
 from coordinator.observer import Observer
@@ -77,3 +78,26 @@ async def test_a_checker_that_ends_ends_the_following() -> None:
             following.result()
     finally:
         following.cancel()
+
+
+class Held(MemoryRuntime):
+    """It takes for ever to end a container."""
+
+    async def stop(self, workspace_id: WorkspaceId, fence: Fence = unfenced) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_what_takes_long_to_clear_away_makes_no_look_late() -> None:
+    """PROMISE 24: drift is noticed within the interval, whatever else there is to do."""
+    attention, runtime = Noting(), Held()
+    await runtime.create_volume(WorkspaceId(str(uuid4())), OperationId("op"))
+    observer = Observer("here", cast("Any", attention), runtime, cast("Any", NobodyToWake()), interval=0.1)
+    sweeping = asyncio.create_task(observer.sweep_forever())
+    try:
+        async with asyncio.timeout(10):
+            while attention.sweeps < 4:
+                await asyncio.sleep(0.01)
+    finally:
+        sweeping.cancel()
+        await asyncio.gather(sweeping, return_exceptions=True)
+    assert asyncio.all_tasks() == {asyncio.current_task()}, "the clearing goes on"

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -87,6 +87,52 @@ async def test_without_events_the_sweep_notices(temporal_client: Client, databas
         while len(runtime._containers) < 3:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("worst", [False, pytest.param(True, marks=pytest.mark.full)])
+async def test_as_it_is_set_the_sweep_notices_within_fifteen_seconds(
+    temporal_client: Client,
+    database_url: str,
+    docker_runtime: DockerRuntime,
+    test_image: str,
+    engine: docker.DockerClient,
+    monkeypatch: pytest.MonkeyPatch,
+    worst: bool,
+) -> None:
+    """PROMISE 24, without the event stream: on the real engine and with the interval of an installation. At the worst
+    moment a sweep has just looked; else it looked when the observer was elected, a few seconds ago."""
+    looked, silent = asyncio.Event(), asyncio.Event()
+    observe_all = DockerRuntime.observe_all
+
+    async def noted(runtime: DockerRuntime) -> Any:
+        seen = await observe_all(runtime)
+        looked.set()
+        return seen
+
+    @asynccontextmanager
+    async def says_nothing(_: DockerRuntime) -> AsyncIterator[AsyncIterator[WorkspaceId]]:
+        async def nothing() -> AsyncIterator[WorkspaceId]:
+            await silent.wait()
+            yield WorkspaceId("")
+
+        yield nothing()
+
+    monkeypatch.setattr(DockerRuntime, "observe_all", noted)
+    monkeypatch.setattr(DockerRuntime, "watch", says_nothing)
+    settings = Settings(coordinator_retry_interval=0.2)
+    async with system(temporal_client, database_url, docker_runtime, test_image, settings=settings) as running:
+        workspace = await running.create()
+        await running.until_phase(workspace, Phase.RUNNING)
+        if worst:
+            looked.clear()
+        async with asyncio.timeout(30):
+            await looked.wait()
+        before = engine.containers.get(container_name(workspace))
+        await asyncio.to_thread(before.kill)
+        await running.until(workspace, lambda ws: ws.operation is Operation.STARTING)
+        assert await _noticed(running, workspace) - _gone(engine, before.id) < timedelta(seconds=15)
+        await running.until_phase(workspace, Phase.RUNNING)
 
 
 @pytest.mark.docker
