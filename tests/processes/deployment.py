@@ -91,8 +91,9 @@ class Deployment:
     @asynccontextmanager
     async def person(self, **env: str) -> AsyncIterator[Person]:
         """Logged in at an API process of their own."""
-        port = free_port()
-        api = self.start("api", CODEHUB_PORT=str(port), **env)
+        env = {"CODEHUB_PORT": str(free_port()), **env}
+        port = int(env["CODEHUB_PORT"])
+        api = self.start("api", **env)
         await api.said("api_listening")
         async with aiohttp.ClientSession(
             cookie_jar=aiohttp.CookieJar(unsafe=True), timeout=aiohttp.ClientTimeout(60)

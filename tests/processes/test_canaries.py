@@ -3,30 +3,36 @@
 import asyncio
 import json
 from base64 import b64encode
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from urllib.parse import urlsplit
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
 from docker import APIClient
+from docker.errors import NotFound
 from temporalio.client import Client
 
 from domain.model import DesiredState, ErrorReason, Phase, WorkspaceId
-from domain.naming import container_name
 from tests.conftest import S3
 from tests.faults.proxy import FaultProxy, server_of, through
 from tests.harness.stored import stored_by_temporal
+from tests.ports import free_port
 from tests.processes.conftest import Deploy
 from tests.processes.deployment import AT_REST, PASSWORD, Deployment
 from tests.processes.person import WORKSPACES, Person
 from tests.processes.process import CodehubProcess, until
+from tests.raw_http import Browser, RawClient
+from tests.tls.authority import Authority, in_front_of
 from workflows.codec import EncryptingCodec
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 CANARY = "canary-of-a-password"
 METRICS_CANARY = "canary-of-the-metrics-token"
+TEMPORAL_CANARY = "canary-of-the-api-key-of-temporal"
 KEY_CANARY = b"canary-of-the-key-of-temporal-32"
 SEEDED = {
     "LOG_LEVEL": "DEBUG",
@@ -35,23 +41,41 @@ SEEDED = {
 }
 
 
-async def test_secrets_stay_where_they_belong(deploy: Deploy, temporal_client: Client, docker_host: str) -> None:
+@pytest.fixture
+async def temporal_by_key(temporal_address: str, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
+    """As in Temporal Cloud, where an API key is: it goes by TLS only."""
+    ours = Authority(tmp_path, "ours")
+    async with in_front_of(temporal_address, ours.server(ours.issue("server"))) as port:
+        given = {"TEMPORAL_ADDRESS": f"127.0.0.1:{port}", "TEMPORAL_TLS_CA": str(ours.ca)}
+        yield {**given, "TEMPORAL_API_KEY": TEMPORAL_CANARY}
+
+
+async def test_secrets_stay_where_they_belong(
+    deploy: Deploy, temporal_client: Client, docker_host: str, temporal_by_key: dict[str, str]
+) -> None:
     """A whole life, errors and refusals included, with the real worker and API; then everything that either of them
     said, stored or set up is searched for every secret that they were given or gave out."""
-    deployment = await deploy(**SEEDED)
+    deployment = await deploy(**SEEDED, **temporal_by_key)
     await deployment.worker()
-    async with deployment.person() as person:
+    port = free_port()
+    by_host = {"WORKSPACE_HOST_PATTERN": "{id}.ws.localhost", "CODEHUB_URL": f"http://hub.localhost:{port}"}
+    async with (
+        deployment.person(CODEHUB_PORT=str(port), **by_host) as person,
+        _inspecting(deployment, docker_host) as inspected,
+    ):
         secrets = await _secrets(deployment, person)
         said: list[str] = []
         listening = asyncio.create_task(_listen(person, said))
         said += await _refusals(person, secrets)
-        said += await _life(deployment, person, APIClient(docker_host))
+        said += await _life(deployment, person, secrets)
         listening.cancel()
         with suppress(asyncio.CancelledError):
             await listening
         histories = [text async for text in stored_by_temporal(temporal_client, EncryptingCodec([KEY_CANARY]))]
         assert any('"workspace_id":"' in text for text in histories), "histories are not deciphered"
         said += histories
+        assert len(inspected) >= 3, "of two workspaces, and of one of them again"
+        said += inspected.values()
         said += [process.output for process in deployment.processes]
         said += [str(dict(row)) for row in await deployment.database.fetch("SELECT * FROM workspaces")]
         said += [str(dict(row)) for row in await deployment.database.fetch("SELECT * FROM operations")]
@@ -153,6 +177,7 @@ async def _secrets(deployment: Deployment, person: Person) -> dict[str, str]:
         "metrics": METRICS_CANARY,
         "key of what Temporal stores": KEY_CANARY.decode(),
         "the same key as it is given": deployment.env["TEMPORAL_PAYLOAD_KEYS"],
+        "API key of Temporal": TEMPORAL_CANARY,
     }
 
 
@@ -179,12 +204,14 @@ async def _refusals(person: Person, secrets: dict[str, str]) -> list[str]:
     return answers
 
 
-async def _life(deployment: Deployment, person: Person, engine: APIClient) -> list[str]:
-    """Created, running, archived, running again, failed, recovered and deleted; what is to be seen of it meanwhile."""
+async def _life(deployment: Deployment, person: Person, secrets: dict[str, str]) -> list[str]:
+    """Created, running, entered by its host, archived, running again, failed, recovered and deleted; what is to be seen
+    of it meanwhile. The ticket and the cookie of its host are secrets from then on."""
     seen = []
-    workspace = await person.create("one")
-    await deployment.until_phase(workspace, Phase.RUNNING)
-    seen.append(json.dumps(engine.inspect_container(container_name(workspace))))
+    workspace, beside = await person.create("one"), await person.create("beside")
+    for one in (workspace, beside):
+        await deployment.until_phase(one, Phase.RUNNING)
+    seen.append(await _entered(person, workspace, secrets))
     for desired in (DesiredState.ARCHIVED, DesiredState.RUNNING):
         await person.want(workspace, desired)
         await deployment.until_phase(workspace, Phase(desired))
@@ -194,11 +221,54 @@ async def _life(deployment: Deployment, person: Person, engine: APIClient) -> li
     assert row.error_reason is ErrorReason.IMAGE_PULL_FAILED
     told = [f"/{one}/{what}" for one in (workspace, broken) for what in ("operations", "explain")]
     seen += [json.dumps(await person.ask("GET", f"{WORKSPACES}{path}")) for path in ("", *told)]
-    for one in (workspace, broken):
+    for one in (workspace, beside, broken):
         await person.delete(one)
         await deployment.until_phase(one, Phase.DELETED)
-    engine.close()
     return seen
+
+
+async def _entered(person: Person, workspace: WorkspaceId, secrets: dict[str, str]) -> str:
+    """What the workspace saw of who came by its own host: all of its environment, so all that it was sent."""
+    port = urlsplit(person.url).port
+    assert port
+    hub, host = f"hub.localhost:{port}", f"{workspace}.ws.localhost:{port}"
+    browser = Browser(RawClient(port), {hub: {"session": secrets["session"]}})
+    url, answer, way = await browser.open(f"http://{hub}/w/{workspace}/cgi-bin/env")
+    assert (urlsplit(url).netloc, answer.status) == (host, 200)
+    secrets["cookie of a host"] = browser.jars[host]["codehub-workspace"]
+    (ticket,) = {one for step in way for one in parse_qs(urlsplit(step).query).get("ticket", [])}
+    secrets["ticket to a host"] = ticket
+    answer = await browser.get(url)
+    assert b"HTTP_HOST" in answer.body or b"REQUEST_METHOD" in answer.body
+    return answer.body.decode(errors="replace")
+
+
+@asynccontextmanager
+async def _inspecting(deployment: Deployment, docker_host: str) -> AsyncIterator[dict[str, str]]:
+    """What the engine says of every container of this installation, whoever made it, for as long as it lasts."""
+    installation = await deployment.database.fetchval("SELECT id FROM installation")
+    found: dict[str, str] = {}
+    engine = APIClient(docker_host)
+
+    def look() -> None:
+        for one in engine.containers(all=True, filters={"label": f"codehub.installation={installation}"}):
+            if one["Id"] not in found:
+                with suppress(NotFound):
+                    found[one["Id"]] = json.dumps(engine.inspect_container(one["Id"]))
+
+    async def look_on() -> None:
+        while True:
+            await asyncio.to_thread(look)
+            await asyncio.sleep(0.1)
+
+    looking = asyncio.create_task(look_on())
+    try:
+        yield found
+        assert not looking.done()
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+        engine.close()
 
 
 async def _listen(person: Person, said: list[str]) -> None:
