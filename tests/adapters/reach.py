@@ -14,8 +14,14 @@ on_both_networks = pytest.mark.parametrize("world", ["own", "engine"], indirect=
 
 def reaches(world: DockerWorld, ws: WorkspaceId, address: str, port: int | str) -> bool:
     """Whether a TCP connection from inside succeeds."""
-    code, _ = world.inside(ws, f"nc -w 1 {address} {port} < /dev/null > /dev/null 2>&1")
+    code, _ = world.inside(ws, connects(address, port))
     return code == 0
+
+
+def connects(address: str, port: int | str) -> str:
+    """For a shell inside. It ends with the connection: what is in reach and says nothing would be listened to for ever,
+    and a test that hangs has found nothing."""
+    return f"nc -w 1 {address} {port} -e true > /dev/null 2>&1"
 
 
 def can_reach(world: DockerWorld, ws: WorkspaceId, address: str, port: int | str) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from domain.model import OperationId, WorkspaceId
 from tests.adapters.docker_world import PORT, DockerWorld, new_workspace
-from tests.adapters.reach import can_reach, gateway, machine_addresses, needs_iptables, on_both_networks
+from tests.adapters.reach import can_reach, connects, gateway, machine_addresses, needs_iptables, on_both_networks
 from tests.services import Services
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600), on_both_networks]
@@ -65,6 +65,6 @@ async def test_the_engines_socket_is_not_inside(world: DockerWorld, ws: Workspac
 
 def _reached(world: DockerWorld, ws: WorkspaceId, address: str, ports: list[int]) -> set[int]:
     """All at once: what is dropped answers with silence, and takes a second each."""
-    tries = [f"(nc -w 1 {address} {port} < /dev/null > /dev/null 2>&1 && echo {port}) &" for port in ports]
+    tries = [f"({connects(address, port)} && echo {port}) &" for port in ports]
     _, said = world.inside(ws, f"{' '.join(tries)} wait")
     return {int(word) for word in said.split()}
