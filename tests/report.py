@@ -82,6 +82,14 @@ def crash_matrix(kept: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def faults(found: dict[str, int]) -> str:
+    missed = found["tried"] - found["struck"]
+    return (
+        f"{found['tried']} of {found['possible']} cases (an activity, a call of it, a fault) were tried."
+        f" In {missed} the call was not made that time; the other {found['struck']} ended as without a fault."
+    )
+
+
 def promises(found: dict[str, dict[str, Any]]) -> str:
     """A row for each promise: its tests, how many runs of them, and what came out."""
     lines = ["| promise | runs | passed | failed | skipped | seconds |", "|---|---|---|---|---|---|"]
@@ -109,14 +117,16 @@ def mutations(rows: list[tuple[Mutation, dict[str, Any] | None]]) -> str:
             lines.append(f"{what}| **not tried** | | |")
             continue
         by = re.sub(r"\s+", " ", row["by"]).replace("|", "\\|").replace("`", "'")[:90]
-        word = f"`{by}`" if row["found"] else f"**not found**: `{by}`"
-        lines.append(f"{what}| {word} | {row['date']} | {row['commit']} |")
+        # What was found before the words were kept has none.
+        word = (f"`{by}`" if by else "it failed") if row["found"] else f"**not found**: `{by}`"
+        lines.append(f"{what}| {word} | {row['date']} | {row['commit'] or 'before'} |")
     return "\n".join(lines)
 
 
 BLOCKS: dict[str, Callable[[Any], str]] = {
     "crash-matrix": crash_matrix,
     "runner-kills": crash_matrix,
+    "faults": faults,
     "promises": promises,
 }
 

@@ -51,6 +51,8 @@ class Case:
     counting: bool = False
     """From when on calls are counted: what leads up to the operation is not looked at."""
     calls: list[str] = field(default_factory=list)
+    of_attempts: set[str] = field(default_factory=set)
+    """Those of them that an attempt of an operation made."""
     struck: bool = False
     released: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -63,6 +65,8 @@ class Case:
             return False
         named = f"{call}#{Counter(self.calls)[call] + 1}"
         self.calls.append(call)
+        if _SILENCE.get() is not None:
+            self.of_attempts.add(named)
         if self.struck or named != self.point or (self.fault is Fault.ZOMBIE and _SILENCE.get() is None):
             return False
         self.struck = True

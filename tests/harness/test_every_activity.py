@@ -10,6 +10,7 @@ import pytest
 from activities.attempt import Attempt
 from domain.errors import ImagePullFailed
 from domain.model import ErrorReason, Operation, Phase, WorkspaceId
+from tests import report
 from tests.harness.bench import Bench, TemporalBench
 from tests.harness.cases import Case, Fault
 from tests.harness.scenarios import SCENARIOS, Scenario
@@ -18,6 +19,8 @@ from workflows.messages import FailInput, OperateInput, ReconcileInput, StepKind
 SAMPLE = 48
 """Of the several hundred cases, in an ordinary run."""
 AT_ONCE = 12
+LEAST_STRUCK = 0.85
+"""Of the cases that are tried: in the others the call was not made that time."""
 
 
 def test_no_operation_is_forgotten(direct: Bench) -> None:
@@ -84,10 +87,10 @@ async def _all_cases(bench: TemporalBench, sample: int | None, faults: tuple[Fau
     expected = {name: await _free_of_faults(bench, scenario) for name, scenario in SCENARIOS.items()}
     combinations = [
         (name, point, fault)
-        for name, (_, _, points) in expected.items()
-        for point in points
+        for name, (_, _, free) in expected.items()
+        for point in free.points
         for fault in faults
-        if _applies(bench, SCENARIOS[name], point, fault)
+        if _applies(bench, SCENARIOS[name], free, point, fault)
     ]
     seed = secrets.randbits(32)
     dice = random.Random(seed)
@@ -109,23 +112,26 @@ async def _all_cases(bench: TemporalBench, sample: int | None, faults: tuple[Fau
     await asyncio.gather(*(run(*case) for case in chosen))
     print(f"seed {seed}: {len(chosen)} of {len(combinations)} cases, {sum(struck)} struck")  # noqa: T201
     assert not wrong, f"seed {seed}: " + "\n".join(wrong)
+    if sample is None:
+        report.save("faults", {"possible": len(combinations), "tried": len(chosen), "struck": sum(struck)})
     # A call that one run makes and another does not, because something else was faster, is no case.
-    assert sum(struck) > 0.5 * len(struck)
+    assert sum(struck) >= LEAST_STRUCK * len(struck)
 
 
-def _applies(bench: Bench, scenario: Scenario, point: str, fault: Fault) -> bool:
+def _applies(bench: Bench, scenario: Scenario, free: Case, point: str, fault: Fault) -> bool:
+    """Only an attempt can be taken for dead."""
     if fault is Fault.LATE:
         return bench.cases.can_be_late(point)
-    return fault is not Fault.ZOMBIE or scenario.ends_in is not Phase.ERROR
+    return fault is not Fault.ZOMBIE or (scenario.ends_in is not Phase.ERROR and point in free.of_attempts)
 
 
-async def _free_of_faults(bench: TemporalBench, scenario: Scenario) -> tuple[Any, Any, list[str]]:
-    """Where it ends, where it ends once it has moved on, and the calls on the way to the first."""
+async def _free_of_faults(bench: TemporalBench, scenario: Scenario) -> tuple[Any, Any, Case]:
+    """Where it ends, where it ends once it has moved on, and the case with the calls on the way to the first."""
     case = Case()
     workspace = await _run(bench, scenario, case)
-    end, points = await bench.snapshot(workspace), case.points
+    end = await bench.snapshot(workspace)
     moved = await _run(bench, scenario, Case(fault=Fault.ZOMBIE))
-    return end, await bench.snapshot(moved), points
+    return end, await bench.snapshot(moved), case
 
 
 async def _run(bench: TemporalBench, scenario: Scenario, case: Case) -> WorkspaceId:
