@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 import structlog
+from prometheus_client import Counter
 
 from adapters.postgres.attention import Attention
 from adapters.postgres.database import DatabaseUnavailable
@@ -49,7 +50,7 @@ class Observer:
             while True:
                 began = monotonic()
                 seen: Mapping[WorkspaceId, Resources] = {}
-                with _skipping("sweep", "sweep_skipped", self.node), timed(SWEEP):
+                with _skipping(SKIPPED.labels("sweep"), "sweep_skipped", self.node), timed(SWEEP):
                     seen, _ = await self._look()
                 if clearing is None or clearing.done():
                     if clearing is not None:
@@ -76,7 +77,7 @@ class Observer:
         return seen, woken
 
     async def _clear(self, seen: Mapping[WorkspaceId, Resources]) -> None:
-        with _skipping("clearing", "clearing_skipped", self.node):
+        with _skipping(SKIPPED.labels("clearing"), "clearing_skipped", self.node):
             await Leftovers(self.node, self.attention, self.runtime).clear(seen)
 
     async def follow_events(self) -> None:
@@ -139,9 +140,9 @@ class Observer:
 
 
 @contextmanager
-def _skipping(loop: str, event: str, node: str) -> Iterator[None]:
+def _skipping(skipped: Counter, event: str, node: str) -> Iterator[None]:
     try:
         yield
     except (Unreachable, DatabaseUnavailable, TemporalUnavailable) as error:
-        SKIPPED.labels(loop).inc()
+        skipped.inc()
         log.warning(event, node=node, error=str(error))
