@@ -123,7 +123,7 @@ class Settings(BaseModel):
     coordinator_node_id: str = Field(default_factory=socket.gethostname, min_length=1, description="who holds the lock")
     coordinator_lock_id: int = Field(12345, ge=-(2**63), le=2**63 - 1, description="advisory lock of the leader")
     coordinator_retry_interval: Seconds = Field(5, gt=0, description="between tries to lead, s")
-    coordinator_idle_interval: Seconds = Field(15, gt=0, description="drift is noticed within; swept every 4/5 of it, s")
+    coordinator_idle_interval: Seconds = Field(15, gt=0, description="drift is noticed within; sweeps every 4/5, s")
     coordinator_active_interval: Seconds = Field(1, gt=0, description="look again while waiting, s")
     coordinator_active_duration: Seconds = Field(30, ge=0, description="how long after a wake, s")
     coordinator_safety_interval: Seconds = Field(14400, gt=0, description="an idle workflow's own timer, s")
