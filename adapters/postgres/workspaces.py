@@ -52,11 +52,15 @@ FROM workspaces w JOIN users u ON u.id = w.owner_user_id LEFT JOIN operations o 
     LEFT JOIN nodes n ON n.name = COALESCE(w.node, $2) WHERE w.id = $1
 """
 
-# The row is only read: whoever locks both has locked it first.
+# The row is only read, and locked for that: what an earlier attempt is saving at this moment is waited for and seen.
+# Whoever locks both locks it first.
 _BEGIN = """
+WITH held AS (
+    SELECT * FROM workspaces WHERE id = (SELECT workspace_id FROM operations WHERE id = $1) FOR NO KEY UPDATE
+)
 UPDATE operations o SET attempts = attempts + 1, stage = NULL, bytes_per_second = NULL, told_at = NULL
-FROM workspaces w WHERE o.id = $1 AND o.outcome IS NULL AND w.id = o.workspace_id
-RETURNING o.attempts AS number, w.error_count AS failed, COALESCE(now() - w.op_started_at, interval '0') AS ran
+FROM held w WHERE o.id = $1 AND o.outcome IS NULL AND w.id = o.workspace_id
+RETURNING w.*, o.attempts AS number, COALESCE(now() - w.op_started_at, interval '0') AS ran
 """
 
 # The message comes through Temporal, without the words of the workspace ("…"): the last attempt has logged them.
@@ -106,10 +110,15 @@ Context = dict[str, object]
 class Begun:
     number: int
     """The fence: a later attempt supersedes it."""
-    failed: int
-    """Attempts before it whose failure was counted. The others were not heard of again."""
+    workspace: Workspace
+    """As it was then."""
     ran: timedelta
     """By the operation's clock."""
+
+    @property
+    def failed(self) -> int:
+        """Attempts before it whose failure was counted. The others were not heard of again."""
+        return self.workspace.error_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +209,7 @@ class WorkspaceStore:
     async def begin_attempt(self, op_id: OperationId) -> Begun | None:
         """Number this attempt; a later one supersedes it. None when the operation is over."""
         row = await self.database.fetchrow(_BEGIN, op_id)
-        return Begun(**row) if row else None
+        return Begun(row["number"], to_workspace(row), row["ran"]) if row else None
 
     async def is_current(self, op_id: OperationId, attempt: int) -> bool:
         found = await self.database.fetchval(
