@@ -1,5 +1,6 @@
 """The controller's side of `workspaces`: load, save by compare-and-set, fail, and the attempts' fences."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -61,6 +62,12 @@ WITH held AS (
 UPDATE operations o SET attempts = attempts + 1, stage = NULL, bytes_per_second = NULL, told_at = NULL
 FROM held w WHERE o.id = $1 AND o.outcome IS NULL AND w.id = o.workspace_id
 RETURNING w.*, o.attempts AS number, COALESCE(now() - w.op_started_at, interval '0') AS ran
+"""
+
+_PORTS = """
+SELECT port FROM (
+    SELECT split_part(endpoint, ':', -1) AS port FROM workspaces WHERE node = $1 AND phase = 'RUNNING' AND id <> $2
+) AS others WHERE port = ANY($3::text[])
 """
 
 # The message comes through Temporal, without the words of the workspace ("…"): the last attempt has logged them.
@@ -217,15 +224,11 @@ class WorkspaceStore:
         )
         return found is True
 
-    async def ports_of_others(self, workspace_id: WorkspaceId, node: str) -> set[int]:
-        """Of this node's workspaces that are RUNNING by their rows, whether or not their containers are still there."""
-        rows = await self.database.fetch(
-            "SELECT endpoint FROM workspaces"
-            " WHERE node = $1 AND phase = 'RUNNING' AND endpoint IS NOT NULL AND id <> $2",
-            node,
-            workspace_id,
-        )
-        return {int(row["endpoint"].rpartition(":")[2]) for row in rows}
+    async def ports_of_others(self, workspace_id: WorkspaceId, node: str, among: Collection[int]) -> set[int]:
+        """Of these, those of this node's workspaces that are RUNNING by their rows, whether or not their containers are
+        still there."""
+        rows = await self.database.fetch(_PORTS, node, workspace_id, [str(port) for port in among])
+        return {int(row["port"]) for row in rows}
 
     async def save_archive_key(
         self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str, context: Context
