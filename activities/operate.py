@@ -104,12 +104,11 @@ class Operator:
 
     async def _attempt(self, operation: Operation, request: OperateInput, pulse: Pulse) -> Step:
         begun = await self.reconciler.store.begin_attempt(request.op_id)
-        ws = await self.reconciler.store.load(request.workspace_id)
-        if begun is None or ws is None or ws.op_id != request.op_id or not self.reconciler.serves(ws):
+        if begun is None or begun.workspace.op_id != request.op_id or not self.reconciler.serves(begun.workspace):
             return _LOOK
         number = begun.number
         try:
-            return await self._in_time(operation, Attempt(ws, request.op_id, number, pulse), begun)
+            return await self._in_time(operation, Attempt(begun.workspace, request.op_id, number, pulse), begun)
         except (Superseded, DatabaseUnavailable):
             raise
         except Exception as error:

@@ -4,8 +4,9 @@ Only a worker of the workspace's node can look at its engine. Another one goes b
 recent, and else has the node asked.
 """
 
+import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
@@ -29,7 +30,7 @@ from domain.knowledge import has_home, is_recent, remembered, says_nothing_new
 from domain.model import Operation, OperationId, Phase, Workspace, WorkspaceId
 from domain.naming import DEFAULT_NODE
 from domain.observation import UNKNOWN_RESOURCES, Observation, Presence, Resources
-from domain.pacing import MOST, is_paused, pause_before_start
+from domain.pacing import MOST, Ended, awaits_start, is_paused, pause_before_start
 from domain.plan import DEFAULT_TIMEOUTS, START, Action, Decision, Timeouts, decide
 from workflows.messages import (
     FAIL,
@@ -128,11 +129,11 @@ class Reconciler:
                 queue = operations_queue(loaded.workspace.node or self.node)
                 return Step(StepKind.ASK, task_queue=queue, turn_within_seconds=_TURN.total_seconds())
             ws, now = loaded.workspace, loaded.now
-            seen = await self.observe(loaded, unseen=unseen)
+            seen, latest = await self._looked(loaded, unseen=unseen)
             judgement = judge(ws, seen, now)
             decision = decide(ws, judgement, seen, now, self.timeouts, attempted=loaded.attempted)
             if decision == START:
-                decision = await self._paced(ws, now)
+                decision = _paced(latest if latest is not None else await self._latest(ws), now)
             saved = await self._saved(loaded, judgement, decision, seen, attempt.number if attempt else None)
             if saved is not None:
                 row, decision = saved
@@ -146,6 +147,15 @@ class Reconciler:
             RECONCILE_CONFLICTS.inc()
             log.info("row_moved_on", workspace=workspace_id)
         raise RuntimeError(f"the row of {workspace_id} moves on faster than it can be judged")
+
+    async def _looked(self, loaded: Loaded, *, unseen: bool) -> tuple[Observation, list[Ended] | None]:
+        """With its last operations, where a start is to be expected: they are asked for while the engine is."""
+        if not awaits_start(loaded.workspace):
+            return await self.observe(loaded, unseen=unseen), None
+        return await asyncio.gather(self.observe(loaded, unseen=unseen), self._latest(loaded.workspace))
+
+    async def _latest(self, ws: Workspace) -> list[Ended]:
+        return await Starts(self.store.database).latest(ws.id, MOST)
 
     async def observe(self, loaded: Loaded, *, unseen: bool = False) -> Observation:
         ws = loaded.workspace
@@ -204,11 +214,6 @@ class Reconciler:
         if node is not None and node.removed:
             return True
         return not has_home(ws) and (self._is_lost(loaded) or (node is not None and node.cordoned))
-
-    async def _paced(self, ws: Workspace, now: datetime) -> Decision:
-        """Whoever asked for it is not kept waiting, nor a container that ended once or twice."""
-        pause = pause_before_start(await Starts(self.store.database).latest(ws.id, MOST), now)
-        return START if pause is None else Decision(Action.PAUSE, pause=pause)
 
     async def _saved(
         self, loaded: Loaded, judgement: Judgement, decision: Decision, seen: Observation, attempt: int | None
@@ -288,6 +293,12 @@ class Reconciler:
                 left = decision.pause.until - loaded.now
                 return Step(StepKind.WAIT, status, wait_seconds=left.total_seconds())
         return Step(StepKind.WAIT, status, wait_seconds=self.pace.rest().total_seconds())
+
+
+def _paced(latest: Sequence[Ended], now: datetime) -> Decision:
+    """Whoever asked for it is not kept waiting, nor a container that ended once or twice."""
+    pause = pause_before_start(latest, now)
+    return START if pause is None else Decision(Action.PAUSE, pause=pause)
 
 
 def _message(decision: Decision) -> str | None:

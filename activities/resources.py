@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from activities.attempt import Actuator, Attempt
-from adapters.runtime import Runtime
+from adapters.runtime import Runtime, none_taken
 from domain.model import Operation, WorkspaceId
 
 
@@ -14,8 +14,8 @@ class ResourceActuators:
     runtime: Runtime
     fence: Callable[[Attempt], Awaitable[None]]
     """Raises when a later attempt has taken over, or the operation is over."""
-    taken: Callable[[WorkspaceId, str], Awaitable[Collection[int]]]
-    """Ports of a node at which somebody may still look for another workspace than this one."""
+    taken: Callable[[WorkspaceId, str, Collection[int]], Awaitable[Collection[int]]]
+    """Of these ports of a node, those at which somebody may still look for another workspace than this one."""
 
     def by_operation(self) -> Mapping[Operation, Actuator]:
         return {
@@ -30,7 +30,7 @@ class ResourceActuators:
 
     async def start(self, attempt: Attempt) -> None:
         ws = attempt.workspace
-        taken = await self.taken(ws.id, ws.node) if ws.node else ()
+        taken = partial(self.taken, ws.id, ws.node) if ws.node else none_taken
         await self.runtime.start(ws.id, ws.image_ref, attempt.op_id, partial(self.fence, attempt), taken)
 
     async def stop(self, attempt: Attempt) -> None:

@@ -1,12 +1,19 @@
 """The interface to what runs workspaces. Every call is idempotent: run again after any crash, same world."""
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from adapters.archive_store import Fence, unfenced
 from domain.model import OperationId, WorkspaceId
 from domain.observation import Resources
+
+PortsTaken = Callable[[Collection[int]], Awaitable[Collection[int]]]
+"""Of these ports, those at which somebody may still look for another workspace."""
+
+
+async def none_taken(_: Collection[int]) -> Collection[int]:
+    return ()
 
 
 class Runtime(Protocol):
@@ -36,9 +43,9 @@ class Runtime(Protocol):
         image_ref: str,
         op_id: OperationId,
         fence: Fence = unfenced,
-        taken: Collection[int] = (),
+        taken: PortsTaken = none_taken,
     ) -> None:
-        """Run the container on the existing volume and return once its port answers. The port is none of `taken`.
+        """Run the container on the existing volume and return once its port answers. The port is none that is `taken`.
 
         Never makes a volume: where it is missing, raises DataLost and leaves nothing behind. The fence is asked when
         the container is there and does not run yet: from then on whoever comes later removes it first.

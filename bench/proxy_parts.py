@@ -90,6 +90,9 @@ class _NoWakes:
     async def wake(self, workspace_id: WorkspaceId) -> None:
         raise AssertionError(f"{workspace_id} is RUNNING")
 
+    async def start(self, workspace_id: WorkspaceId) -> None:
+        await self.wake(workspace_id)
+
 
 def main() -> None:
     name, port, *rest = sys.argv[1:]

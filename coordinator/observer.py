@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from time import monotonic
 
 import structlog
@@ -83,7 +84,7 @@ class Observer:
     async def follow_events(self) -> None:
         """Look at what the engine says has changed, once it is at rest. Ends, and fails, with whichever of the two ends
         first: without the other it would do nothing."""
-        changed: set[WorkspaceId] = set()
+        changed: dict[WorkspaceId, float] = {}
         arrived = asyncio.Event()
         both = [
             asyncio.create_task(self._note_changed(changed, arrived)),
@@ -96,31 +97,35 @@ class Observer:
         finally:
             await end(both)
 
-    async def _note_changed(self, changed: set[WorkspaceId], arrived: asyncio.Event) -> None:
+    async def _note_changed(self, changed: dict[WorkspaceId, float], arrived: asyncio.Event) -> None:
         async with self.runtime.watch() as changes:
             # What changed while nobody listened: an engine that was restarted has ended all of them.
             await self._look()
             async for workspace_id in changes:
-                changed.add(workspace_id)
+                changed[workspace_id] = monotonic()
                 arrived.set()
 
-    async def _check_changed(self, changed: set[WorkspaceId], arrived: asyncio.Event) -> None:
+    async def _check_changed(self, changed: dict[WorkspaceId, float], arrived: asyncio.Event) -> None:
         while True:
             await arrived.wait()
             await asyncio.sleep(_DEBOUNCE)
             arrived.clear()
-            batch = set(changed)
+            batch = dict(changed)
             changed.clear()
+            again = set(batch)
             try:
-                busy = await self.attention.in_operation(list(batch))
-                await self._check(batch - busy)
+                now = monotonic()
+                ago = {workspace_id: timedelta(seconds=now - when) for workspace_id, when in batch.items()}
+                busy, seen = await self.attention.in_operation(ago)
+                await self._check(set(batch) - busy - seen)
+                again = busy
             except (Unreachable, DatabaseUnavailable, TemporalUnavailable) as error:
                 SKIPPED.labels("events").inc()
                 log.warning("change_not_checked", node=self.node, error=str(error))
-                busy = batch
-            if busy:
+            if again:
                 # An operation looks for itself when it ends; what changes behind its back meanwhile is seen then.
-                changed |= busy
+                for workspace_id in again:
+                    changed.setdefault(workspace_id, batch[workspace_id])
                 asyncio.get_running_loop().call_later(_RECHECK, arrived.set)
 
     async def _check(self, batch: set[WorkspaceId]) -> None:

@@ -53,12 +53,16 @@ def pause_before_start(latest: Sequence[Ended], now: datetime) -> Pause | None:
     return Pause(starts, until) if until > now else None
 
 
+def awaits_start(ws: Workspace) -> bool:
+    """Whether a start comes next, as far as the row knows."""
+    on_its_way = ws.phase is Phase.STANDBY and ws.desired_state is DesiredState.RUNNING
+    return on_its_way and ws.operation is Operation.NONE
+
+
 def is_paused(ws: Workspace) -> bool:
     """Whether its next start waits, as far as the row knows."""
     container = ws.conditions.get(ConditionName.CONTAINER_READY)
-    on_its_way = ws.phase is Phase.STANDBY and ws.desired_state is DesiredState.RUNNING
-    at_rest = ws.operation is Operation.NONE
-    return on_its_way and at_rest and container is not None and container.reason == KEEPS_ENDING
+    return awaits_start(ws) and container is not None and container.reason == KEEPS_ENDING
 
 
 def _in_a_row(latest: Sequence[Ended], now: datetime) -> int:

@@ -60,7 +60,13 @@ class Waker:
     task_queue: str = TASK_QUEUE
 
     async def wake(self, workspace_id: WorkspaceId) -> None:
-        """Signal-with-start: a workflow that is missing heals itself. Raises TemporalUnavailable."""
+        """A workflow that is missing heals itself. Raises TemporalUnavailable."""
+        # They have workflows, as a rule, and a signal alone costs a third less than one that may have to start.
+        if not await self._signalled(workspace_id):
+            await self.start(workspace_id)
+
+    async def start(self, workspace_id: WorkspaceId) -> None:
+        """As `wake`, of one that has no workflow, as far as is known: signal-with-start."""
         try:
             await self.client.start_workflow(
                 WORKSPACE_WORKFLOW,
@@ -81,16 +87,14 @@ class Waker:
         """Many, side by side. Raises TemporalUnavailable at the first that isn't taken; the others may not be sent."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def wake(workspace_id: WorkspaceId) -> None:
+        async def send(workspace_id: WorkspaceId) -> None:
             async with gate:
-                # They have workflows, as a rule, and a signal alone costs a third less than one that may have to start.
-                if not await self._signalled(workspace_id):
-                    await self.wake(workspace_id)
+                await self.wake(workspace_id)
 
         try:
             async with asyncio.TaskGroup() as wakes:
                 for workspace_id in workspaces:
-                    wakes.create_task(wake(workspace_id))
+                    wakes.create_task(send(workspace_id))
         except* TemporalUnavailable as failures:
             raise TemporalUnavailable(str(failures.exceptions[0])) from failures
 

@@ -1,7 +1,7 @@
 """Containers of workspaces: looking, making, running, ending."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from adapters.docker.failures import Conflict, NotThere
 from adapters.docker.labels import OPERATION, WORKSPACE, Labels, Role
 from adapters.docker.ports import Ports
 from adapters.docker.spec import container_spec
+from adapters.runtime import PortsTaken
 from domain.errors import ActionFailed
 from domain.model import OperationId, WorkspaceId
 from domain.naming import container_name, is_workspace_id
@@ -64,11 +65,17 @@ class Containers:
         found = await self._engine.look(lambda api: api.containers(all=True, filters=filters))
         return dict(self._listed(found))
 
+    async def choose_port(self, taken: PortsTaken) -> int:
+        return await self._ports.next(taken)
+
+    def at(self, port: int) -> str | None:
+        """The endpoint of a container that was made with this port, once it runs."""
+        return self._endpoint([(self._config.publish_host, port)])
+
     async def create(
-        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, taken: Collection[int] = ()
+        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, port: int | None = None
     ) -> str:
         """The id of a container that does not run yet; Conflict when there is one, NoImage."""
-        port = self._ports.next(taken)
         spec = container_spec(self._config, workspace_id, image_ref, op_id, init=self._init, host_port=port)
         name = container_name(workspace_id)
         made = await self._engine.act(

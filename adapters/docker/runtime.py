@@ -1,7 +1,7 @@
 """The runtime of workspaces on one Docker engine."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from weakref import WeakSet
 
@@ -18,6 +18,7 @@ from adapters.docker.network import Network
 from adapters.docker.readiness import answers
 from adapters.docker.starting import Starting
 from adapters.docker.volumes import Home, Volumes
+from adapters.runtime import PortsTaken, none_taken
 from domain.errors import ActionFailed, WorkspaceError
 from domain.model import OperationId, WorkspaceId
 from domain.naming import volume_name
@@ -102,7 +103,7 @@ class DockerRuntime:
         image_ref: str,
         op_id: OperationId,
         fence: Fence = unfenced,
-        taken: Collection[int] = (),
+        taken: PortsTaken = none_taken,
     ) -> None:
         await self._starting.start(workspace_id, image_ref, op_id, fence, taken)
 

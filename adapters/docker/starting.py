@@ -1,7 +1,7 @@
 """STARTING: from whatever is there to one container that answers."""
 
 import asyncio
-from collections.abc import Collection
+from dataclasses import dataclass
 
 import structlog
 
@@ -13,6 +13,7 @@ from adapters.docker.images import Images
 from adapters.docker.network import Network
 from adapters.docker.readiness import answers
 from adapters.docker.volumes import Home, Volumes, foreign
+from adapters.runtime import PortsTaken
 from domain.errors import ActionFailed, ContainerWithoutVolume, DataLost, ImagePullFailed
 from domain.model import OperationId, WorkspaceId
 from domain.naming import container_name, volume_name
@@ -21,8 +22,10 @@ log = structlog.get_logger()
 
 SETTLE_SECONDS = 60.0
 """How long another attempt, or somebody else, may keep changing the same container."""
+QUICK_POLL, QUICK_SECONDS = 0.005, 0.1
 FIRST_POLL = 0.01
 SLOWEST_POLL = 0.2
+FIRST_LOOK = 0.05
 LOOK_EVERY = 0.25
 BAD_REFERENCE = "invalid reference format"
 NO_RULE = "iptables failed"
@@ -30,6 +33,15 @@ PORT_IN_USE = ("port is already allocated", "address already in use")
 FILTER_SECONDS = 5.0
 """How long the engine may be kept from its packet filter: another engine that starts on the machine, or a firewall that
 is being reloaded, takes its chains away for a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A container that was seen to run, or was told to."""
+
+    id: str
+    endpoint: str | None
+    """None: not known yet."""
 
 
 class Starting:
@@ -48,30 +60,51 @@ class Starting:
         self._config = config
 
     async def start(
-        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence, taken: Collection[int]
+        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence, taken: PortsTaken
     ) -> None:
         clock = asyncio.get_running_loop().time
         until, pause, patience = clock() + SETTLE_SECONDS, FIRST_POLL, 0.0
+        step, is_first = self._at_once, True
         while clock() < until:
             try:
-                running = await self._round(workspace_id, image_ref, op_id, fence, taken)
+                started = await step(workspace_id, image_ref, op_id, fence, taken)
             except ActionFailed as error:
                 patience = patience or clock() + FILTER_SECONDS
                 if not _is_worth_another_try(error, patience - clock()):
                     raise
                 log.warning("container_start_again", workspace=workspace_id, reason=str(error))
-                running = None
-            if running is not None:
-                await self._until_ready(workspace_id, running)
+                started = None
+            if started is not None:
+                await self._until_ready(workspace_id, started)
                 return
+            if is_first:
+                step, is_first = self._round, False
+                continue
             # A name is taken some time before its container can be seen.
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, SLOWEST_POLL)
         raise ActionFailed(f"Container {container_name(workspace_id)} is being changed by somebody else as well")
 
+    async def _at_once(
+        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence, taken: PortsTaken
+    ) -> Started | None:
+        """As if there were no container, which is the rule: where there is one, the engine refuses before it does
+        anything. Not as if there were a home: it makes one that is missing, and may write into somebody else's."""
+        home, port, _, _ = await asyncio.gather(
+            self._volumes.look(workspace_id), self._containers.choose_port(taken), self._network.ensure(), fence()
+        )
+        if home is not Home.OURS:
+            return None
+        try:
+            made = await self._create(workspace_id, image_ref, op_id, port)
+        except NoImage:
+            # A container may be there that was made of it.
+            return None
+        return await self._run(workspace_id, made, fence, port) if made else None
+
     async def _round(
-        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence, taken: Collection[int]
-    ) -> Container | None:
+        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, fence: Fence, taken: PortsTaken
+    ) -> Started | None:
         """One step from what is there; None means: look again."""
         found, home, _, _ = await asyncio.gather(
             self._containers.find(workspace_id),
@@ -88,7 +121,7 @@ class Starting:
             await self._no_home(workspace_id, home, found)
         match found:
             case Container(running=True, image_ref=image) if image == image_ref:
-                return found
+                return Started(found.id, found.endpoint)
             case Container(status="created", image_ref=image, op_id=op) if (image, op) == (image_ref, op_id):
                 # An earlier attempt died here, or is still at it: to remove its container would make the two
                 # undo each other's work. To start one that is being started does no harm.
@@ -97,19 +130,19 @@ class Starting:
                 await self._containers.end(found)
                 return None
             case None:
-                made = await self._create(workspace_id, image_ref, op_id, taken)
-                return await self._run(workspace_id, made, fence) if made else None
+                port = await self._containers.choose_port(taken)
+                try:
+                    made = await self._create(workspace_id, image_ref, op_id, port)
+                except NoImage:
+                    # Asked for only now: that it is there is the rule, and asking first costs every start a call.
+                    await self._images.fetch(image_ref)
+                    made = await self._create(workspace_id, image_ref, op_id, port)
+                return await self._run(workspace_id, made, fence, port) if made else None
 
-    async def _create(
-        self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, taken: Collection[int]
-    ) -> str | None:
+    async def _create(self, workspace_id: WorkspaceId, image_ref: str, op_id: OperationId, port: int) -> str | None:
+        """Raises NoImage. None: there is one."""
         try:
-            try:
-                return await self._containers.create(workspace_id, image_ref, op_id, taken)
-            except NoImage:
-                # Asked for only now: that it is there is the rule, and asking first costs every start a call.
-                await self._images.fetch(image_ref)
-            return await self._containers.create(workspace_id, image_ref, op_id, taken)
+            return await self._containers.create(workspace_id, image_ref, op_id, port)
         except Conflict:
             log.debug("container_name_taken", workspace=workspace_id)
             return None
@@ -142,7 +175,9 @@ class Starting:
             await self._volumes.remove(workspace_id)
         raise DataLost(f"Volume {name} is gone: the workspace is not started on an empty home")
 
-    async def _run(self, workspace_id: WorkspaceId, container_id: str, fence: Fence) -> Container | None:
+    async def _run(
+        self, workspace_id: WorkspaceId, container_id: str, fence: Fence, port: int | None = None
+    ) -> Started | None:
         await self._check_home(workspace_id, container_id, fence)
         try:
             await self._containers.run(container_id)
@@ -156,25 +191,28 @@ class Starting:
             # Whatever is wrong with it, the next attempt gets a new one.
             await self._containers.remove(container_id)
             raise
-        return await self._containers.find(workspace_id)
+        return Started(container_id, self._containers.at(port) if port else None)
 
-    async def _until_ready(self, workspace_id: WorkspaceId, running: Container) -> None:
-        """Until it answers; how long that may take is the caller's business, who cancels."""
+    async def _until_ready(self, workspace_id: WorkspaceId, started: Started) -> None:
+        """Until it answers; how long that may take is the caller's business, who cancels, and looks again at what is
+        there then. So one that answers at once need not be looked at here."""
         clock = asyncio.get_running_loop().time
-        seen: Container | None = running
-        looked, pause = clock(), FIRST_POLL
+        began, endpoint, pause = clock(), started.endpoint, QUICK_POLL
+        look_at = began + FIRST_LOOK if endpoint else began
         while True:
-            if seen is None or seen.id != running.id:
-                raise ActionFailed(f"Container {container_name(workspace_id)} was removed while it started")
-            if not seen.running:
-                raise await self._exited(workspace_id, seen)
-            if seen.endpoint and await answers(seen.endpoint, self._config.probe_timeout):
+            if clock() >= look_at:
+                seen = await self._containers.find(workspace_id)
+                look_at = clock() + LOOK_EVERY
+                if seen is None or seen.id != started.id:
+                    raise ActionFailed(f"Container {container_name(workspace_id)} was removed while it started")
+                if not seen.running:
+                    raise await self._exited(workspace_id, seen)
+                endpoint = seen.endpoint
+            if endpoint and await answers(endpoint, self._config.probe_timeout):
                 return
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, SLOWEST_POLL)
-            if clock() - looked > LOOK_EVERY:
-                seen = await self._containers.find(workspace_id)
-                looked = clock()
+            if clock() - began > QUICK_SECONDS:
+                pause = min(max(pause, FIRST_POLL) * 1.5, SLOWEST_POLL)
 
     async def _exited(self, workspace_id: WorkspaceId, ended: Container) -> ActionFailed:
         words = await self._containers.last_words(ended.id)

@@ -3,12 +3,13 @@
 import asyncio
 import io
 import tarfile
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 from weakref import WeakSet
 
 from adapters.archive_store import Fence, unfenced
+from adapters.runtime import PortsTaken, none_taken
 from domain.errors import ContainerWithoutVolume, DataLost, ImagePullFailed, Unreachable, VolumeInUse
 from domain.model import OperationId, WorkspaceId
 from domain.naming import volume_name
@@ -110,7 +111,7 @@ class MemoryRuntime:
         image_ref: str,
         op_id: OperationId,
         fence: Fence = unfenced,
-        taken: Collection[int] = (),  # noqa: ARG002
+        taken: PortsTaken = none_taken,  # noqa: ARG002
     ) -> None:
         self.reach()
         await fence()

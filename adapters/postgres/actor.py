@@ -10,6 +10,8 @@ from domain.audit import Actor
 
 _ACTOR: ContextVar[Actor | None] = ContextVar("actor", default=None)
 
+_TELL = "SELECT set_config('codehub.actor', $1, true)"
+
 
 @contextmanager
 def acting(actor: Actor) -> Iterator[None]:
@@ -25,18 +27,22 @@ def act_as(actor: Actor) -> None:
     _ACTOR.set(actor)
 
 
-async def tell_actor(connection: Any) -> None:
-    """At the beginning of a transaction; forgotten at its end."""
+async def begin(connection: Any, lock: int | None = None) -> None:
+    """At the beginning of a transaction, in one statement: the actor, and an advisory lock. Both go with its end."""
     actor = _ACTOR.get()
-    if actor is not None:
-        told = {
-            "kind": actor.kind,
-            "name": actor.name,
-            "id": actor.id,
-            "reason": actor.reason,
-            "request_id": actor.request_id,
-        }
-        await connection.execute(
-            "SELECT set_config('codehub.actor', $1, true)",
-            json.dumps({name: value for name, value in told.items() if value is not None}),
-        )
+    if actor is None:
+        if lock is not None:
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", lock)
+        return
+    told = {
+        "kind": actor.kind,
+        "name": actor.name,
+        "id": actor.id,
+        "reason": actor.reason,
+        "request_id": actor.request_id,
+    }
+    words = json.dumps({name: value for name, value in told.items() if value is not None})
+    if lock is None:
+        await connection.execute(_TELL, words)
+    else:
+        await connection.execute(f"{_TELL}, pg_advisory_xact_lock($2)", words, lock)

@@ -43,6 +43,16 @@ _DRIFTED = f"""
                 AND (n.cordoned_at IS NOT NULL OR n.lost_at IS NOT NULL OR n.removed_at IS NOT NULL))))
 """
 
+# An operation's end is told by the database's clock; `ago` was measured before this is asked, so that a change is taken
+# for later than it was, if anything.
+_IN_OPERATION = """
+SELECT w.id, w.operation <> 'NONE' AS busy
+FROM unnest($1::uuid[], $2::interval[]) AS changed (id, ago) JOIN workspaces w ON w.id = changed.id
+WHERE w.operation <> 'NONE' OR (
+    SELECT o.outcome = 'SUCCEEDED' AND o.finished_at > clock_timestamp() - changed.ago FROM operations o
+    WHERE o.workspace_id = w.id ORDER BY o.started_at DESC LIMIT 1)
+"""
+
 # Its last operation, and the one that made it ERROR, which says so with the same time in both rows: after a recovery
 # that found its container answering it was RUNNING without another operation.
 _FAILED_TO_START = """
@@ -98,11 +108,12 @@ class Attention:
         )
         return [WorkspaceId(str(row["id"])) for row in rows]
 
-    async def in_operation(self, among: Sequence[WorkspaceId]) -> set[WorkspaceId]:
-        rows = await self.database.fetch(
-            "SELECT id FROM workspaces WHERE id = ANY($1::uuid[]) AND operation <> 'NONE'", list(among)
-        )
-        return {WorkspaceId(str(row["id"])) for row in rows}
+    async def in_operation(self, changed: Mapping[WorkspaceId, timedelta]) -> tuple[set[WorkspaceId], set[WorkspaceId]]:
+        """Of these, which changed at their engine so long ago: those in an operation, and those at rest whose operation
+        was seen to be complete by a look that began after the change."""
+        rows = await self.database.fetch(_IN_OPERATION, list(changed), list(changed.values()))
+        busy = {WorkspaceId(str(row["id"])) for row in rows if row["busy"]}
+        return busy, {WorkspaceId(str(row["id"])) for row in rows if not row["busy"]}
 
     async def stuck(self, patience: timedelta, timeouts: Mapping[str, timedelta]) -> dict[WorkspaceId, str]:
         """Unattended for longer than a wake should take, or in an operation for longer than its timeout: each with

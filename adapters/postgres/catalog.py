@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 from adapters.postgres.database import Database, PooledConnection
-from adapters.postgres.desired_state import DesiredStates, Refusal, Refused
+from adapters.postgres.desired_state import DesiredStates, Refusal, Refused, counted
 from adapters.postgres.idempotency import IdempotencyKey, claim, keep
 from adapters.postgres.rows import to_workspace
 from domain.model import DesiredState, ErrorReason, Operation, OperationId, Phase, UserId, Workspace, WorkspaceId
@@ -58,6 +58,7 @@ INSERT INTO workspaces (id, owner_user_id, name, description, image_ref, desired
                         archive_ttl_seconds)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING *
 """
+_INSERT_RUNNING = counted(_INSERT, "$9")
 
 _PATCH = """
 UPDATE workspaces SET
@@ -66,7 +67,7 @@ UPDATE workspaces SET
     memo = CASE WHEN 'memo' = ANY($3) THEN $6 ELSE memo END,
     standby_ttl_seconds = CASE WHEN 'standby_ttl_seconds' = ANY($3) THEN $7 ELSE standby_ttl_seconds END,
     archive_ttl_seconds = CASE WHEN 'archive_ttl_seconds' = ANY($3) THEN $8 ELSE archive_ttl_seconds END
-WHERE id = $1 AND owner_user_id = $2 AND phase <> 'DELETED'
+WHERE id = $1 AND owner_user_id = $2 AND phase <> 'DELETED' RETURNING *
 """
 
 _OPERATIONS = """
@@ -150,31 +151,36 @@ class Catalog:
 
     async def create(self, new: NewWorkspace, key: IdempotencyKey | None = None) -> Entry:
         """One transaction: key, limits and row. The same key again gives the first answer, at any number at once."""
+        running = new.desired_state is DesiredState.RUNNING
         try:
-            async with self.database.transaction() as connection:
+            # Whoever waits for the same key holds up nobody else: then the limits are locked after it.
+            async with self.desired_states.transaction(new.desired_state if key is None else None) as connection:
                 if key is not None:
                     earlier = await claim(connection, new.owner, key, new.id)
                     if earlier is not None:
                         return Entry(to_workspace(earlier))
-                if new.desired_state is DesiredState.RUNNING:
-                    await self.desired_states.lock_limits(connection)
-                row = await connection.fetchrow(
-                    _INSERT,
-                    new.id,
-                    new.owner,
-                    new.name,
-                    new.description,
-                    new.image_ref,
-                    new.desired_state,
-                    new.standby_ttl_seconds,
-                    new.archive_ttl_seconds,
+                    if running:
+                        await self.desired_states.lock_limits(connection)
+                row = _found(
+                    await connection.fetchrow(
+                        _INSERT_RUNNING if running else _INSERT,
+                        new.id,
+                        new.owner,
+                        new.name,
+                        new.description,
+                        new.image_ref,
+                        new.desired_state,
+                        new.standby_ttl_seconds,
+                        new.archive_ttl_seconds,
+                        *([self.desired_states.limits.max_running_per_user] if running else []),
+                    )
                 )
-                if new.desired_state is DesiredState.RUNNING:
+                if running:
                     # After the row, so that a name which is taken is said to be so, whatever the limits.
-                    await self.desired_states.check_limits(connection, new.owner, new.id)
+                    await self.desired_states.check_limits(connection, row)
                 if key is not None:
                     await keep(connection, new.owner, key)
-                return Entry(to_workspace(_found(row)))
+                return Entry(to_workspace(row))
         except asyncpg.UniqueViolationError as error:
             raise _name_taken(error) from error
 
@@ -211,14 +217,17 @@ class Catalog:
         self, workspace_id: WorkspaceId, owner: UserId, metadata: Metadata, desired: DesiredState | None
     ) -> Entry:
         """All of it or nothing: a refused desired_state leaves the metadata as it was."""
+        ws: Workspace | None = None
         try:
-            async with self.database.transaction() as connection:
+            async with self.desired_states.transaction(desired) as connection:
                 if desired is not None:
-                    # First, because it takes the limits' lock before the row's: the order of every such change.
-                    await self.desired_states.set_in(connection, workspace_id, desired, owner)
+                    ws = await self.desired_states.set_in(connection, workspace_id, desired, owner)
                 if metadata.given:
-                    await _patch(connection, workspace_id, owner, metadata)
-                return to_entry(_found(await connection.fetchrow(_GET, workspace_id, owner)))
+                    ws = to_workspace(_found(await _patch(connection, workspace_id, owner, metadata)))
+                if ws is None or ws.op_id is not None:
+                    return to_entry(_found(await connection.fetchrow(_GET, workspace_id, owner)))
+                # Where no operation is under way there is nothing more to be told of it.
+                return Entry(ws)
         except asyncpg.UniqueViolationError as error:
             raise _name_taken(error) from error
 
@@ -243,8 +252,10 @@ class Catalog:
         return {key: began[op_id] for key, op_id in made_by.items() if op_id in began}
 
 
-async def _patch(connection: PooledConnection, workspace_id: WorkspaceId, owner: UserId, metadata: Metadata) -> None:
-    await connection.execute(
+async def _patch(
+    connection: PooledConnection, workspace_id: WorkspaceId, owner: UserId, metadata: Metadata
+) -> asyncpg.Record | None:
+    return await connection.fetchrow(
         _PATCH,
         workspace_id,
         owner,

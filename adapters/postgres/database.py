@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import asyncpg
 from opentelemetry.trace import SpanKind
 
-from adapters.postgres.actor import tell_actor
+from adapters.postgres.actor import begin
 from adapters.telemetry.tracing import span, sql_span
 
 # asyncpg's classes are generic for the type checker only.
@@ -70,10 +70,11 @@ class Database:
             return await self.pool.execute(sql, *args)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[PooledConnection]:
+    async def transaction(self, lock: int | None = None) -> AsyncIterator[PooledConnection]:
+        """`lock`: an advisory lock that it begins with, before anything else is locked."""
         spanned = span("postgresql transaction", SpanKind.CLIENT)
         async with self._asked(spanned), self.pool.acquire() as connection, connection.transaction():
-            await tell_actor(connection)
+            await begin(connection, lock)
             yield connection
 
     @asynccontextmanager

@@ -1,6 +1,7 @@
 """The one place where desired_state changes (SPEC 2). API, TTL runner and proxy auto-wake all come through here."""
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,22 +17,33 @@ from domain.model import DesiredState, Operation, Phase, UserId, Workspace, Work
 # Serialises every change that adds a RUNNING workspace, so that limits are exact.
 _LIMITS_LOCK = 0x6C696D697473
 
-# Of the user no more are looked at than may run. How many there are in all is kept, not counted (0016_tallies.sql), and
-# the one that is asked about may be among them.
-_COUNT_RUNNING = """
-SELECT t.lines, t.started - (
+# How many there are beside `w`. Of the user no more are looked at than may run. How many there are in all is kept, not
+# counted (0016_tallies.sql), and `w` may be among them.
+_OTHERS = """
+    t.lines, t.started - (
         SELECT count(*) FROM workspaces
         WHERE (desired_state = 'RUNNING' OR phase = 'RUNNING') AND error_reason IS NULL AND deleted_at IS NULL
-          AND id = $2
+          AND id = w.id
     ) AS in_all, (
         SELECT count(*) FROM (
             SELECT FROM workspaces
             WHERE (desired_state = 'RUNNING' OR phase = 'RUNNING') AND error_reason IS NULL AND deleted_at IS NULL
-              AND owner_user_id = $1 AND id <> $2 LIMIT $3
+              AND owner_user_id = w.owner_user_id AND id <> w.id LIMIT {most}
         ) AS others
     ) AS of_user
-FROM (SELECT count(*) AS lines, COALESCE(sum(started), 0) AS started FROM tallies) AS t
 """
+_TALLIED = "(SELECT count(*) AS lines, COALESCE(sum(started), 0) AS started FROM tallies) AS t"
+
+_LOCKED = "WHERE w.id = $1 AND w.phase <> 'DELETED' AND ($2::uuid IS NULL OR w.owner_user_id = $2) FOR UPDATE OF w"
+_LOCK = f"SELECT w.* FROM workspaces w {_LOCKED}"  # noqa: S608 - constant
+# One trip, as everybody else waits meanwhile. What is counted may be from before the row could be locked: with the
+# limits locked it can only have become less.
+_LOCK_AND_COUNT = f"SELECT w.*, {_OTHERS.format(most='$3')} FROM workspaces w CROSS JOIN {_TALLIED} {_LOCKED}"  # noqa: S608 - constant
+
+
+def counted(new: str, most: str) -> str:
+    """With how many there are beside it: of a statement that makes a workspace, `most` the number of its parameter."""
+    return f"WITH w AS ({new}) SELECT w.*, {_OTHERS.format(most=most)} FROM w CROSS JOIN {_TALLIED}"  # noqa: S608 - constant
 
 
 class Refusal(StrEnum):
@@ -60,8 +72,13 @@ class DesiredStates:
 
     async def set(self, workspace_id: WorkspaceId, desired: DesiredState, owner: UserId | None = None) -> Workspace:
         """Change desired_state, limits checked in the same transaction. The value it already has is a no-op."""
-        async with self.database.transaction() as connection:
+        async with self.transaction(desired) as connection:
             return await self.set_in(connection, workspace_id, desired, owner)
+
+    def transaction(self, desired: DesiredState | None) -> AbstractAsyncContextManager[PooledConnection]:
+        """Where RUNNING ones may become more, with the limits locked before any row is locked or made: the order of
+        every such change."""
+        return self.database.transaction(_LIMITS_LOCK if desired is DesiredState.RUNNING else None)
 
     async def set_in(
         self,
@@ -70,10 +87,11 @@ class DesiredStates:
         desired: DesiredState,
         owner: UserId | None = None,
     ) -> Workspace:
-        """As `set`, inside a transaction of the caller's."""
+        """As `set`, in a `transaction` for this desired_state."""
         if desired is DesiredState.RUNNING:
-            await self.lock_limits(connection)
-        ws = await self._locked(connection, workspace_id, owner)
+            ws, others = await self._locked_and_counted(connection, workspace_id, owner)
+        else:
+            ws, others = await self._locked(connection, workspace_id, owner), None
         if ws.deleted_at is not None:
             raise Refused(Refusal.DELETING)
         if ws.desired_state is desired and desired is not DesiredState.RUNNING:
@@ -84,12 +102,12 @@ class DesiredStates:
             raise Refused(Refusal.IN_ERROR)
         if ws.operation is not Operation.NONE:
             raise Refused(Refusal.OPERATION_RUNNING)
-        if desired is DesiredState.RUNNING:
-            await self.check_limits(connection, ws.owner_user_id, ws.id)
+        if others is not None:
+            await self.check_limits(connection, others)
         return await _update(connection, ws.id, desired)
 
     async def lock_limits(self, connection: PooledConnection) -> None:
-        """Before any row is locked or made: the order of every change that adds a RUNNING workspace."""
+        """In a transaction that waits for something else first."""
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LIMITS_LOCK)
 
     async def delete(self, workspace_id: WorkspaceId, owner: UserId | None = None) -> Workspace:
@@ -112,32 +130,30 @@ class DesiredStates:
 
         A workspace in ERROR holds no place among the RUNNING ones, so it needs one to come back to it.
         """
-        async with self.database.transaction() as connection:
-            await self.lock_limits(connection)
-            return await self._recovered(connection, await self._locked(connection, workspace_id, owner))
+        async with self.transaction(DesiredState.RUNNING) as connection:
+            return await self._recovered(connection, *await self._locked_and_counted(connection, workspace_id, owner))
 
     async def recover_with_node(
         self, workspaces: Sequence[WorkspaceId]
     ) -> tuple[list[WorkspaceId], dict[WorkspaceId, Refusal]]:
         """Those that wait for nothing but their node, each as by `recover`, in one transaction; and who was refused."""
         recovered, refused = [], {}
-        async with self.database.transaction() as connection:
-            await self.lock_limits(connection)
+        async with self.transaction(DesiredState.RUNNING) as connection:
             for workspace_id in sorted(workspaces):
                 try:
-                    ws = await self._locked(connection, workspace_id, None)
+                    ws, others = await self._locked_and_counted(connection, workspace_id, None)
                     if waits_for_node(ws):
-                        await self._recovered(connection, ws)
+                        await self._recovered(connection, ws, others)
                         recovered.append(workspace_id)
                 except Refused as error:
                     refused[workspace_id] = error.refusal
         return recovered, refused
 
-    async def _recovered(self, connection: PooledConnection, ws: Workspace) -> Workspace:
+    async def _recovered(self, connection: PooledConnection, ws: Workspace, others: asyncpg.Record) -> Workspace:
         if ws.phase is not Phase.ERROR:
             raise Refused(Refusal.NOT_IN_ERROR)
         if ws.desired_state is DesiredState.RUNNING:
-            await self.check_limits(connection, ws.owner_user_id, ws.id)
+            await self.check_limits(connection, others)
         row = await connection.fetchrow(
             "UPDATE workspaces SET error_reason = NULL, error_count = 0 WHERE id = $1 RETURNING *", ws.id
         )
@@ -149,23 +165,23 @@ class DesiredStates:
         workspace_id: WorkspaceId,
         owner: UserId | None,
     ) -> Workspace:
-        row = await connection.fetchrow(
-            "SELECT * FROM workspaces WHERE id = $1 AND phase <> 'DELETED'"
-            " AND ($2::uuid IS NULL OR owner_user_id = $2) FOR UPDATE",
-            workspace_id,
-            owner,
-        )
-        return to_workspace(_found(row))
+        return to_workspace(_found(await connection.fetchrow(_LOCK, workspace_id, owner)))
 
-    async def check_limits(self, connection: PooledConnection, owner: UserId, workspace_id: WorkspaceId) -> None:
-        """Whether there is a place for this one among the others; with the limits locked."""
+    async def _locked_and_counted(
+        self, connection: PooledConnection, workspace_id: WorkspaceId, owner: UserId | None
+    ) -> tuple[Workspace, asyncpg.Record]:
+        """With what there is beside it, for `check_limits`; with the limits locked."""
+        row = await connection.fetchrow(_LOCK_AND_COUNT, workspace_id, owner, self.limits.max_running_per_user)
+        return to_workspace(_found(row)), _found(row)
+
+    async def check_limits(self, connection: PooledConnection, others: asyncpg.Record) -> None:
+        """Whether there is a place for one more beside these, counted with the limits locked."""
         limits = self.limits
-        running = _found(await connection.fetchrow(_COUNT_RUNNING, owner, workspace_id, limits.max_running_per_user))
-        if running["of_user"] >= limits.max_running_per_user:
+        if others["of_user"] >= limits.max_running_per_user:
             raise Refused(Refusal.USER_LIMIT, limits.max_running_per_user)
-        if running["in_all"] >= limits.max_running_global:
+        if others["in_all"] >= limits.max_running_global:
             raise Refused(Refusal.GLOBAL_LIMIT, limits.max_running_global)
-        await take_together(connection, running["lines"])
+        await take_together(connection, others["lines"])
 
 
 async def _update(connection: PooledConnection, workspace_id: WorkspaceId, desired: DesiredState) -> Workspace:

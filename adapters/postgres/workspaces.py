@@ -1,5 +1,6 @@
 """The controller's side of `workspaces`: load, save by compare-and-set, fail, and the attempts' fences."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -52,11 +53,21 @@ FROM workspaces w JOIN users u ON u.id = w.owner_user_id LEFT JOIN operations o 
     LEFT JOIN nodes n ON n.name = COALESCE(w.node, $2) WHERE w.id = $1
 """
 
-# The row is only read: whoever locks both has locked it first.
+# The row is only read, and locked for that: what an earlier attempt is saving at this moment is waited for and seen.
+# Whoever locks both locks it first.
 _BEGIN = """
+WITH held AS (
+    SELECT * FROM workspaces WHERE id = (SELECT workspace_id FROM operations WHERE id = $1) FOR NO KEY UPDATE
+)
 UPDATE operations o SET attempts = attempts + 1, stage = NULL, bytes_per_second = NULL, told_at = NULL
-FROM workspaces w WHERE o.id = $1 AND o.outcome IS NULL AND w.id = o.workspace_id
-RETURNING o.attempts AS number, w.error_count AS failed, COALESCE(now() - w.op_started_at, interval '0') AS ran
+FROM held w WHERE o.id = $1 AND o.outcome IS NULL AND w.id = o.workspace_id
+RETURNING w.*, o.attempts AS number, COALESCE(now() - w.op_started_at, interval '0') AS ran
+"""
+
+_PORTS = """
+SELECT port FROM (
+    SELECT split_part(endpoint, ':', -1) AS port FROM workspaces WHERE node = $1 AND phase = 'RUNNING' AND id <> $2
+) AS others WHERE port = ANY($3::text[])
 """
 
 # The message comes through Temporal, without the words of the workspace ("…"): the last attempt has logged them.
@@ -106,10 +117,15 @@ Context = dict[str, object]
 class Begun:
     number: int
     """The fence: a later attempt supersedes it."""
-    failed: int
-    """Attempts before it whose failure was counted. The others were not heard of again."""
+    workspace: Workspace
+    """As it was then."""
     ran: timedelta
     """By the operation's clock."""
+
+    @property
+    def failed(self) -> int:
+        """Attempts before it whose failure was counted. The others were not heard of again."""
+        return self.workspace.error_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +216,7 @@ class WorkspaceStore:
     async def begin_attempt(self, op_id: OperationId) -> Begun | None:
         """Number this attempt; a later one supersedes it. None when the operation is over."""
         row = await self.database.fetchrow(_BEGIN, op_id)
-        return Begun(**row) if row else None
+        return Begun(row["number"], to_workspace(row), row["ran"]) if row else None
 
     async def is_current(self, op_id: OperationId, attempt: int) -> bool:
         found = await self.database.fetchval(
@@ -208,15 +224,11 @@ class WorkspaceStore:
         )
         return found is True
 
-    async def ports_of_others(self, workspace_id: WorkspaceId, node: str) -> set[int]:
-        """Of this node's workspaces that are RUNNING by their rows, whether or not their containers are still there."""
-        rows = await self.database.fetch(
-            "SELECT endpoint FROM workspaces"
-            " WHERE node = $1 AND phase = 'RUNNING' AND endpoint IS NOT NULL AND id <> $2",
-            node,
-            workspace_id,
-        )
-        return {int(row["endpoint"].rpartition(":")[2]) for row in rows}
+    async def ports_of_others(self, workspace_id: WorkspaceId, node: str, among: Collection[int]) -> set[int]:
+        """Of these, those of this node's workspaces that are RUNNING by their rows, whether or not their containers are
+        still there."""
+        rows = await self.database.fetch(_PORTS, node, workspace_id, [str(port) for port in among])
+        return {int(row["port"]) for row in rows}
 
     async def save_archive_key(
         self, workspace_id: WorkspaceId, op_id: OperationId, attempt: int, key: str, context: Context

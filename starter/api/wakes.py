@@ -13,6 +13,7 @@ log = structlog.get_logger()
 
 class Waker(Protocol):
     async def wake(self, workspace_id: WorkspaceId) -> None: ...
+    async def start(self, workspace_id: WorkspaceId) -> None: ...
 
 
 class Wakes:
@@ -23,8 +24,8 @@ class Wakes:
         self._patience = patience
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def after_commit(self, workspace_id: WorkspaceId) -> None:
-        task = asyncio.create_task(self._wake(workspace_id))
+    async def after_commit(self, workspace_id: WorkspaceId, *, new: bool = False) -> None:
+        task = asyncio.create_task(self._wake(workspace_id, new=new))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         await asyncio.wait({task}, timeout=self._patience)
@@ -35,9 +36,9 @@ class Wakes:
         for task in list(self._under_way):
             task.cancel()
 
-    async def _wake(self, workspace_id: WorkspaceId) -> None:
+    async def _wake(self, workspace_id: WorkspaceId, *, new: bool) -> None:
         try:
-            await self._waker.wake(workspace_id)
+            await (self._waker.start(workspace_id) if new else self._waker.wake(workspace_id))
         except TemporalUnavailable as error:
             log.warning("wake_not_sent", workspace=workspace_id, error=str(error))
         except Exception:

@@ -52,7 +52,7 @@ async def create_workspace(
         archive_ttl_seconds=body.archive_ttl_seconds,
     )
     entry = await deps.catalog.create(new, _key(idempotency_key, body))
-    await deps.wakes.after_commit(entry.workspace.id)
+    await deps.wakes.after_commit(entry.workspace.id, new=True)
     return WorkspaceBody.of(entry)
 
 

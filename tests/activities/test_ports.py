@@ -1,7 +1,5 @@
 """A workspace is not started where a row still says that another one is: whoever has that one open would be in it."""
 
-from collections.abc import Collection
-
 from temporalio.client import Client
 
 from activities.attempt import Attempt
@@ -10,6 +8,7 @@ from adapters.archive_store import Fence, unfenced
 from adapters.memory.runtime import ENDPOINT, MemoryRuntime
 from adapters.postgres.attention import Attention
 from adapters.postgres.workspaces import WorkspaceStore
+from adapters.runtime import PortsTaken, none_taken
 from domain.model import DesiredState, OperationId, Phase, WorkspaceId
 from domain.observation import ContainerState, Presence, Resources
 from tests.integration.conftest import in_memory
@@ -21,7 +20,7 @@ PORT = int(ENDPOINT.rpartition(":")[2])
 
 
 class Told(MemoryRuntime):
-    taken: Collection[int] = ()
+    taken: PortsTaken = staticmethod(none_taken)
 
     async def start(
         self,
@@ -29,7 +28,7 @@ class Told(MemoryRuntime):
         image_ref: str,
         op_id: OperationId,
         fence: Fence = unfenced,
-        taken: Collection[int] = (),
+        taken: PortsTaken = none_taken,
     ) -> None:
         self.taken = taken
         await super().start(workspace_id, image_ref, op_id, fence, taken)
@@ -45,14 +44,16 @@ async def test_ports_of_others_are_passed_by(temporal_client: Client, database_u
         row = await store.load(here)
         assert row
         assert row.node
-        assert await store.ports_of_others(here, row.node) == {PORT}
-        assert await store.ports_of_others(here, "elsewhere") == set()
+        some = (PORT - 1, PORT, PORT % 1000)
+        assert await store.ports_of_others(here, row.node, some) == {PORT}
+        assert await store.ports_of_others(here, row.node, some[:1]) == set()
+        assert await store.ports_of_others(here, "elsewhere", some) == set()
         attempt = Attempt(row, OperationId("op"), 1)
         await ResourceActuators(runtime, _lets_pass, store.ports_of_others).start(attempt)
-        assert runtime.taken == {PORT}
+        assert await runtime.taken(some) == {PORT}
         await running.want(other, DesiredState.STANDBY)
         await running.until_phase(other, Phase.STANDBY)
-        assert await store.ports_of_others(here, row.node) == set()
+        assert await store.ports_of_others(here, row.node, some) == set()
 
 
 async def test_who_answers_elsewhere_has_drifted(in_memory: System) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from docker import APIClient
 
 from adapters.docker.containers import Containers
 from domain.errors import ActionFailed, DataLost
@@ -39,6 +40,31 @@ async def test_home_outlives_the_container(world: DockerWorld, ws: WorkspaceId) 
     await world.runtime.stop(ws)
     await world.runtime.start(ws, world.image, new_operation())
     assert world.inside(ws, "cat /home/coder/file; ls /tmp") == (0, "kept\n")
+
+
+async def test_a_start_asks_no_more_than_it_has_to(
+    world: DockerWorld, ws: WorkspaceId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the home is there, also once the container holds it: nothing is known by then that the engine would not say
+    by itself. Only one that keeps silent is looked at."""
+    await world.runtime.ensure_network()
+    calls: list[str] = []
+    for name in ("inspect_volume", "inspect_container", "create_container_from_config", "start"):
+        _note(monkeypatch, name, calls)
+    await world.runtime.start(ws, world.image, OP)
+    assert calls[:4] == ["inspect_volume", "create_container_from_config", "inspect_volume", "start"]
+    assert set(calls[4:]) <= {"inspect_container"}
+
+
+async def test_its_image_has_gone_since(world: DockerWorld, ws: WorkspaceId) -> None:
+    """What runs needs it no more: the attempt that comes after the one that died finds it running."""
+    image = world.image_running("/bin/sh", "-c", SERVE)
+    await world.runtime.start(ws, image, OP)
+    running = _id(world, ws)
+    world.api.remove_image(image, force=True)
+    world._images.remove(image)
+    await world.runtime.start(ws, image, OP)
+    assert _id(world, ws) == running
 
 
 async def test_volume_lost_between_look_and_create(
@@ -353,6 +379,16 @@ async def test_packet_filter_that_is_being_reloaded(
     with pytest.raises(ActionFailed, match="No chain"):
         await world.runtime.start(ws, world.image, OP)
     assert world.container(ws) is None
+
+
+def _note(monkeypatch: pytest.MonkeyPatch, name: str, calls: list[str]) -> None:
+    call = getattr(APIClient, name)
+
+    def noted(self: APIClient, *arguments: Any, **named: Any) -> Any:
+        calls.append(name)
+        return call(self, *arguments, **named)
+
+    monkeypatch.setattr(APIClient, name, noted)
 
 
 def _id(world: DockerWorld, ws: WorkspaceId) -> str:

@@ -48,6 +48,9 @@ class RecordedWakes:
             raise TemporalUnavailable("nobody there")
         self.woken.append(workspace_id)
 
+    async def start(self, workspace_id: WorkspaceId) -> None:
+        await self.wake(workspace_id)
+
     async def wake_all(self, workspaces: Iterable[WorkspaceId]) -> None:
         for workspace_id in workspaces:
             await self.wake(workspace_id)

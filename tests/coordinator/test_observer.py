@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, cast
 from uuid import uuid4
 
@@ -10,6 +11,7 @@ import pytest
 from adapters.archive_store import Fence, unfenced
 from adapters.memory.runtime import MemoryRuntime
 from adapters.postgres.attention import Attention
+from adapters.postgres.database import Database
 from coordinator.observer import Observer
 from domain.errors import Unreachable
 from domain.model import OperationId, WorkspaceId
@@ -21,8 +23,8 @@ class Unforeseen(Exception):
 
 
 class Stumbling(Attention):
-    async def in_operation(self, among: Sequence[WorkspaceId]) -> set[WorkspaceId]:
-        raise Unforeseen(among)
+    async def in_operation(self, changed: Mapping[WorkspaceId, timedelta]) -> tuple[set[WorkspaceId], set[WorkspaceId]]:
+        raise Unforeseen(changed)
 
     async def drifted(self, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
         return []
@@ -101,3 +103,54 @@ async def test_what_takes_long_to_clear_away_makes_no_look_late() -> None:
         sweeping.cancel()
         await asyncio.gather(sweeping, return_exceptions=True)
     assert asyncio.all_tasks() == {asyncio.current_task()}, "the clearing goes on"
+
+
+class Counting(MemoryRuntime):
+    def __init__(self) -> None:
+        super().__init__()
+        self.observed: list[WorkspaceId] = []
+
+    async def observe(self, workspace_id: WorkspaceId, *, probe: bool) -> Resources:
+        self.observed.append(workspace_id)
+        return await super().observe(workspace_id, probe=probe)
+
+
+# What is at rest, and what its last operation found: it began long ago and was seen to be complete then.
+AT_REST = """
+WITH made AS (
+    INSERT INTO workspaces (id, owner_user_id, name, image_ref, desired_state, phase, node)
+    SELECT $1, id, $1::uuid::text, 'image', 'STANDBY', 'STANDBY', 'here' FROM users RETURNING id
+)
+INSERT INTO operations (id, workspace_id, operation, previous_phase, started_at, finished_at, outcome)
+SELECT gen_random_uuid(), id, 'PROVISIONING', 'PENDING', now() - interval '1 hour',
+    clock_timestamp() + $2::interval, $3 FROM made
+"""
+
+
+@pytest.mark.parametrize(
+    ("finished", "outcome", "looks"),
+    [(timedelta(hours=1), "SUCCEEDED", False), (timedelta(0), "SUCCEEDED", True), (timedelta(hours=1), "FAILED", True)],
+    ids=["seen since", "not seen since", "failed since"],
+)
+async def test_what_an_operation_has_seen_since_is_not_looked_at_again(
+    database: Database, finished: timedelta, outcome: str, looks: bool
+) -> None:
+    """An operation ends with a look of its own: what it did itself is no news. A change that comes later is."""
+    runtime, one, other = Counting(), WorkspaceId(str(uuid4())), WorkspaceId(str(uuid4()))
+    await database.execute(AT_REST, one, finished, outcome)
+    await database.execute(AT_REST, other, timedelta(0), "SUCCEEDED")
+    for workspace in (one, other):
+        await runtime.create_volume(workspace, OperationId("op"))
+    observer = Observer("here", Attention(database), runtime, cast("Any", NobodyToWake()))
+    following = asyncio.create_task(observer.follow_events())
+    try:
+        async with asyncio.timeout(10):
+            while observer.swept_at is None:
+                await asyncio.sleep(0.01)
+            for workspace in (one, other):
+                runtime.drop_container(workspace)
+            while other not in runtime.observed:
+                await asyncio.sleep(0.01)
+        assert (one in runtime.observed) is looks
+    finally:
+        following.cancel()

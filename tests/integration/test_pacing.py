@@ -1,13 +1,13 @@
 """A container that answers and then ends, again and again, is started again at a pace (ADR 22)."""
 
 import asyncio
-from collections.abc import Collection
 from itertools import pairwise
 
 from temporalio.client import Client
 
 from adapters.archive_store import Fence, unfenced
 from adapters.memory.runtime import MemoryRuntime
+from adapters.runtime import PortsTaken, none_taken
 from domain.explain import explain
 from domain.model import OperationId, Phase, Workspace, WorkspaceId
 from domain.pacing import is_paused
@@ -33,7 +33,7 @@ class EndingRuntime(MemoryRuntime):
         image_ref: str,
         op_id: OperationId,
         fence: Fence = unfenced,
-        taken: Collection[int] = (),
+        taken: PortsTaken = none_taken,
     ) -> None:
         await super().start(workspace_id, image_ref, op_id, fence, taken)
         if self.ending:

@@ -23,6 +23,7 @@ from adapters.postgres.placements import Placements
 from adapters.postgres.sessions import Sessions
 from adapters.postgres.starts import Starts
 from adapters.postgres.ttl import Expiry
+from adapters.postgres.workspaces import WorkspaceStore
 from domain.limits import Limits
 from domain.model import DesiredState, Phase, UserId, WorkspaceId
 from domain.observation import ContainerState, Presence, Resources
@@ -101,7 +102,10 @@ PERIODIC: Mapping[str, tuple[Callable[[Database], Awaitable[object]], set[str]]]
     "drifted": (lambda db: Attention(db).drifted("a", SEEN), {"workspaces_on_node"}),
     "drifted_among": (lambda db: Attention(db).drifted_among("a", SEEN), {"workspaces_pkey"}),
     "unattended": (lambda db: Attention(db).unattended(SOME), {"workspaces_pkey"}),
-    "in_operation": (lambda db: Attention(db).in_operation(SOME), {"workspaces_in_operation"}),
+    "in_operation": (
+        lambda db: Attention(db).in_operation(dict.fromkeys(SOME, SOON)),
+        {"workspaces_pkey", "operations_log"},
+    ),
     "stuck": (
         lambda db: Attention(db).stuck(SOON, TIMEOUTS),
         {"workspaces_unattended", "workspaces_in_operation"},
@@ -137,6 +141,7 @@ PERIODIC: Mapping[str, tuple[Callable[[Database], Awaitable[object]], set[str]]]
     ),
     "admin page of a user": (lambda db: Overview(db).page(limit=10, offset=0, owner=ALICE), {"workspaces_list"}),
     "starts": (lambda db: Starts(db).latest(SOME[0], MOST), {"operations_log", "audit_subject"}),
+    "ports": (lambda db: WorkspaceStore(db).ports_of_others(SOME[0], "a", [40000]), {"workspaces_on_node"}),
     "claims": (lambda db: Garbage(db).claims(SOME), {"workspaces_pkey"}),
     "matured": (lambda db: Garbage(db).matured(SOON, SOON, 10), {"gc_orphans_pkey"}),
     "sessions": (lambda db: Sessions(db).prune(), {"sessions_expiry"}),
