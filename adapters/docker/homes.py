@@ -23,7 +23,7 @@ from uuid import uuid4
 
 import structlog
 from docker import APIClient
-from docker.types import HostConfig, Mount
+from docker.types import Mount
 
 from adapters.archive_store import Fence
 from adapters.docker.config import DockerConfig
@@ -32,6 +32,7 @@ from adapters.docker.engine import Engine
 from adapters.docker.enginetar import EngineTar
 from adapters.docker.failures import Conflict, NoImage, NotThere
 from adapters.docker.labels import ROLE, Labels, Role
+from adapters.docker.spec import NEVER_RUN
 from adapters.docker.volumes import FENCE_SECONDS, ForeignVolume, Home, Volumes, foreign
 from adapters.homes import HomeSink, HomeStream
 from adapters.transfer.closing import closing, started
@@ -148,11 +149,10 @@ class DockerHomes:
                 name=f"{volume_name(workspace_id)}-io",
                 labels=labels,
                 network_disabled=True,
-                host_config=HostConfig(
-                    version=api.api_version,
-                    mounts=[Mount(f"/{TOP}", volume_name(workspace_id), type="volume", no_copy=True)],
-                    network_mode="none",
-                ),
+                host_config={
+                    "Mounts": [Mount(f"/{TOP}", volume_name(workspace_id), type="volume", no_copy=True)],
+                    **NEVER_RUN,
+                },
             )
             return str(made["Id"])
 
