@@ -17,7 +17,7 @@ from starter.s3 import s3_config
 KEYS_OF_A_PAGE = 1_000
 """S3 tells no more at once."""
 LISTED = "the store's listing, a page of 1,000 keys"
-_ROUNDS = 5
+_ROUNDS = 3
 _AT_ONCE = 16
 
 

@@ -29,7 +29,7 @@ class Sizes:
     ticks: int = 7
     few: int = 60
     """Of a user among all those rows: more than a page."""
-    listed: int = 3_000
+    listed: int = 2_000
     """Objects in the store, whose listing is timed."""
 
     fleet: int = 10_000
