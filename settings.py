@@ -115,6 +115,10 @@ class Settings(BaseModel):
     workspace_network: Literal["own", "engine"] = Field(
         "own", description="own, or the engine's default network: faster starts, for a dockerd with --icc=false"
     )
+    workspace_blocked_networks: str = Field(
+        "",
+        description="networks that workspaces can't reach, by commas, such as 10.0.0.0/8; name servers excepted",
+    )
     workspace_host_pattern: str | None = Field(
         None, description="host names of workspaces, such as {id}.ws.example.com; unset: all below /w/ of one host"
     )
@@ -208,12 +212,10 @@ class Settings(BaseModel):
     def _is_redis(cls, value: str | None) -> str | None:
         return _has_scheme(value, "redis", "rediss", "unix")
 
-    @field_validator("trusted_proxies")
+    @field_validator("trusted_proxies", "workspace_blocked_networks")
     @classmethod
     def _are_networks(cls, value: str) -> str:
-        for part in value.split(","):
-            if part.strip():
-                ip_network(part.strip())
+        _networks(value)
         return value
 
     @field_validator("s3_endpoint", "otel_exporter_otlp_endpoint", "codehub_url")
@@ -267,6 +269,10 @@ class Settings(BaseModel):
         return value
 
     @property
+    def blocked_networks(self) -> tuple[str, ...]:
+        return _networks(self.workspace_blocked_networks)
+
+    @property
     def node_lost_after(self) -> timedelta:
         return timedelta(seconds=self.node_lost_seconds)
 
@@ -289,6 +295,10 @@ class Settings(BaseModel):
             for operation in Operation
             if operation is not Operation.NONE
         }
+
+
+def _networks(value: str) -> tuple[str, ...]:
+    return tuple(str(ip_network(part.strip())) for part in value.split(",") if part.strip())
 
 
 def payload_keys(given: SecretStr | None) -> tuple[bytes, ...]:

@@ -28,7 +28,7 @@ from activities.restore import Restoring
 from activities.transfer import Transfers
 from activities.ttl import TtlRunner
 from adapters.archive_store import ArchiveStore
-from adapters.docker.config import DockerConfig, Limits
+from adapters.docker.config import LINK_LOCAL, DockerConfig, Limits
 from adapters.docker.runtime import DockerRuntime
 from adapters.homes import Homes
 from adapters.postgres.database import Database, DatabaseUnavailable, open_database
@@ -51,6 +51,7 @@ from domain.model import Operation
 from domain.naming import DEFAULT_NODE, is_node_name
 from settings import Settings, SettingsError, required
 from starter.electing import coordinator, observer
+from starter.endpoints import neighbours, service_endpoints
 from starter.lookouts import Lookout, looking_out, until_stopped
 from starter.metrics import Source, fetched, serving_metrics
 from starter.patience import Patience, Stopped, address_of
@@ -160,10 +161,11 @@ async def open_parts(
         installation = await patience.until_there(
             "PostgreSQL", address_of(database_url), lambda: installation_id(database), DatabaseUnavailable
         )
-        runtime = DockerRuntime(docker_config(settings, installation, node))
+        nodes = Nodes(aside, settings.node_lost_after)
+        runtime = DockerRuntime(docker_config(settings, installation, node), neighbours(nodes))
         stack.push_async_callback(runtime.close)
         heart = Heart(
-            Nodes(aside, settings.node_lost_after),
+            nodes,
             runtime,
             node,
             settings.node_address,
@@ -292,6 +294,8 @@ def docker_config(settings: Settings, installation: str, node: str = DEFAULT_NOD
         engines_network=settings.workspace_network == "engine",
         marker=f"codehub-{installation}-{node}",
         docker_host=settings.docker_host,
+        blocked_networks=(LINK_LOCAL, *settings.blocked_networks),
+        services=service_endpoints(settings),
         installation=installation,
         workspace_port=settings.workspace_port,
         workspace_home=settings.workspace_home,

@@ -2,7 +2,8 @@
 
 The order is the promise: data, then `.meta`, then verify what the store holds, then save archive_key, then say that the
 volume goes, then remove it. At every moment a complete volume or a complete verified archive exists, and the row says
-which of them is the home.
+which of them is the home. A disk that did not keep something says so once, to whoever had it open: so the data is on
+the disk before a `.meta` vouches for it, and whoever finds a `.meta` writes it once more before they trust it to be.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,10 +19,10 @@ from activities.transfer import Progress, Transfers
 from adapters.archive_store import ArchiveStore, SmallObject
 from adapters.homes import Homes
 from adapters.transfer.bridge import from_thread
-from adapters.transfer.pack import Packed, Unrestorable, pack
+from adapters.transfer.pack import Packed, pack
 from adapters.transfer.tarscan import TarBroken
 from domain.archive import FORMAT_VERSION, ArchiveMeta, read_meta
-from domain.errors import ActionFailed, ArchiveCorrupted, DataLost, VolumeInUse
+from domain.errors import ActionFailed, ArchiveCorrupted, DataLost, Unrestorable, VolumeInUse
 from domain.model import OperationId
 from domain.naming import archive_key, meta_key
 
@@ -95,16 +96,20 @@ class Archiving:
         await self.bucket.require()
         former = await self.archives.look(meta_key(key))
         meta = _committed(former, attempt, key)
-        if meta is not None:
+        if former is not None and meta is not None:
             # Whoever still uploads must not complete over what is verified now.
-            await self.transfers.fence(attempt)
-            await self.archives.end_uploads(key)
+            fence = partial(self.transfers.fence, attempt)
+            await fence()
+            await self.archives.end_uploads(key, fence)
+            await self._commit(attempt, key, former.body, former)
             if await self._is_verified(attempt, key, meta):
                 await self.transfers.point("archive_verified")
                 return meta
+            former = await self.archives.look(meta_key(key))
         meta = await upload(attempt, key)
         await self.transfers.point("archive_uploaded")
-        await self._commit(attempt, key, meta, former)
+        await self.archives.settle(key)
+        await self._commit(attempt, key, meta.model_dump_json().encode(), former)
         await self.transfers.point("archive_committed")
         if not await self._is_verified(attempt, key, meta):
             # Tried again: the volume still has everything.
@@ -133,7 +138,7 @@ class Archiving:
             except TarBroken as error:
                 raise ActionFailed(f"the home could not be read to its end: {error}") from error
             except Unrestorable as error:
-                raise ActionFailed(f"the home can't be archived: {error}") from error
+                raise Unrestorable(f"the home can't be archived: {error}") from error
         return self._meta(attempt, packed, home.sockets)
 
     async def _upload_nothing(self, attempt: Attempt, key: str) -> ArchiveMeta:
@@ -158,11 +163,11 @@ class Archiving:
             created_at=self.now(),
         )
 
-    async def _commit(self, attempt: Attempt, key: str, meta: ArchiveMeta, former: SmallObject | None) -> None:
+    async def _commit(self, attempt: Attempt, key: str, meta: bytes, former: SmallObject | None) -> None:
         """By compare-and-set: an attempt that was given up may wake up right here, when another one's .meta already
         vouches for other bytes."""
         await self.transfers.fence(attempt)
-        if not await self.archives.replace(meta_key(key), meta.model_dump_json().encode(), former):
+        if not await self.archives.replace(meta_key(key), meta, former):
             await self.transfers.fence(attempt)
             raise ActionFailed("another attempt has committed its archive meanwhile")
 
@@ -179,7 +184,7 @@ class Archiving:
             return False
 
     async def _save(self, attempt: Attempt, key: str, meta: ArchiveMeta) -> None:
-        await self.archives.settle(key)
+        await self.archives.settle(meta_key(key))
         saved = await self.transfers.store.save_archive_key(
             attempt.workspace.id, attempt.op_id, attempt.number, key, meta.summary | {"left_out": meta.left_out}
         )

@@ -15,7 +15,7 @@ import structlog
 from temporalio import activity
 
 from activities.bucket import Bucket
-from adapters.archive_store import ArchiveStore, OpenUpload, StoredObject
+from adapters.archive_store import DELETED_AT_ONCE, ArchiveStore, OpenUpload, StoredObject
 from adapters.postgres.garbage import Garbage, GcState, Orphan
 from adapters.telemetry.metrics import GC_DELETED, GC_DELETED_BYTES, GC_REFUSED, GC_UPLOADS
 from domain.gc import Claims, is_protected, is_uploading, operation_of, workspace_of
@@ -166,7 +166,7 @@ class GarbageCollector:
             # Looked at once more, now: a row may have come to refer to it since it was marked.
             kept = await self._protected([orphan.key for orphan in orphans])
             doomed = [orphan for orphan in orphans if orphan.key not in kept]
-            refused |= await self._refused([orphan.key for orphan in doomed], refused)
+            refused |= await self._refused([orphan.key for orphan in doomed], refused, report)
             gone = [orphan for orphan in doomed if orphan.key not in refused]
             await self.garbage.forget([orphan.key for orphan in orphans if orphan.key not in refused])
             report.deleted += len(gone)
@@ -178,16 +178,24 @@ class GarbageCollector:
         self._name(report.refused_keys, sorted(refused))
         GC_REFUSED.inc(len(refused))
 
-    async def _refused(self, keys: list[str], formerly: set[str]) -> set[str]:
+    async def _refused(self, keys: list[str], formerly: set[str], report: GcReport) -> set[str]:
         """Delete them; which of them stay, because the store, or whoever owns it, wants it so."""
         # Markers first: an archive without its .meta is an orphan still, never a complete one. So it stays with it.
-        refused = dict(await self.archives.delete([key for key in keys if key.endswith(".meta")]))
+        refused = await self._deleted([key for key in keys if key.endswith(".meta")], report)
         bare = [key for key in keys if not key.endswith(".meta")]
         beside = {key for key in bare if meta_key(key) in formerly | refused.keys()}
-        refused |= await self.archives.delete([key for key in bare if key not in beside])
+        refused |= await self._deleted([key for key in bare if key not in beside], report)
         for key, reason in islice(refused.items(), 1):
             log.warning("store_refused_to_delete", count=len(refused), key=key, error=reason)
         return beside | refused.keys()
+
+    async def _deleted(self, keys: list[str], report: GcReport) -> dict[str, str]:
+        """So many at a time that a store which is slow to answer does not make the run look dead."""
+        refused: dict[str, str] = {}
+        for start in range(0, len(keys), DELETED_AT_ONCE):
+            refused |= await self.archives.delete(keys[start : start + DELETED_AT_ONCE])
+            _beat(report)
+        return refused
 
     async def _stale_uploads(self, report: GcReport) -> AsyncIterator[OpenUpload]:
         """Uploads that were begun before GC_DELAY and belong to no operation under way."""

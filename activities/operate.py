@@ -42,6 +42,8 @@ log = structlog.get_logger()
 WORKER_SHUTDOWN = "WorkerShutdown"
 _MESSAGE_LIMIT = 2000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 3.0
+_FURTHER = 32 * 1024 * 1024
+"""Bytes. Less may be no more than what was read ahead."""
 _END_SECONDS = 30.0
 _NOTICEABLE = timedelta(seconds=1)
 """What an operation waited before it began. Less is not worth a write."""
@@ -59,7 +61,7 @@ class Operator:
     backoff: timedelta = timedelta(seconds=1)
     patience: timedelta = timedelta(0)
     """How long an attempt waits for an engine or a store that does not answer before it fails as Unreachable: one
-    that is being restarted is no error of the workspace."""
+    that is being restarted is no error of the workspace. A transfer that has come further since is given it anew."""
     places: Mapping[Operation, Places] = field(default_factory=dict)
     """Of operations that only so many may be in at once."""
 
@@ -134,11 +136,15 @@ class Operator:
 
     async def _patiently(self, operation: Operation, attempt: Attempt) -> Step:
         clock = asyncio.get_running_loop().time
-        pause, until = _FIRST_PAUSE, None
+        pause, until, reached = _FIRST_PAUSE, None, attempt.pulse.furthest
         while True:
             try:
                 return await self._acted(operation, attempt)
             except Unreachable as error:
+                verifying, done = attempt.pulse.furthest
+                if (verifying, done) >= (reached[0], reached[1] + _FURTHER):
+                    # It got beyond where the last one struck: this is another one, and not the same that goes on.
+                    pause, until, reached = _FIRST_PAUSE, None, (verifying, done)
                 until = until or clock() + self.patience.total_seconds()
                 if clock() + pause > until:
                     raise
@@ -187,12 +193,12 @@ class Operator:
             count = await self.reconciler.store.count_error(request.workspace_id, request.op_id, _in_full(error))
         except DatabaseUnavailable:
             # What no retry can mend is not tried again for the want of a count.
-            final = is_terminal(reason, 0, self.reconciler.max_retries)
+            final = _is_lasting(error) or is_terminal(reason, 0, self.reconciler.max_retries)
             return ApplicationError(
                 message, type=reason, non_retryable=final, next_retry_delay=None if final else self._delay(1)
             )
         log.warning("attempt_failed", reason=reason, error_count=count, message=message)
-        final = count is None or is_terminal(reason, count, self.reconciler.max_retries)
+        final = count is None or _is_lasting(error) or is_terminal(reason, count, self.reconciler.max_retries)
         return ApplicationError(
             message, type=reason, non_retryable=final, next_retry_delay=None if final else self._delay(count or 1)
         )
@@ -200,6 +206,10 @@ class Operator:
     def _delay(self, count: int) -> timedelta:
         """Exponential, with jitter: what failed together is not tried again together."""
         return self.backoff * float(2 ** (count - 1)) * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load
+
+
+def _is_lasting(error: Exception) -> bool:
+    return isinstance(error, WorkspaceError) and error.lasting
 
 
 def _in_full(error: Exception) -> str:

@@ -8,16 +8,19 @@ from datetime import timedelta
 
 from temporalio import activity
 
-from domain.progress import Moved
+from domain.progress import Moved, Stage
 
 
 class Pulse:
     def __init__(self) -> None:
         self._details: tuple[dict[str, object], ...] = ()
+        self.furthest = (False, 0)
+        """Whether it came to verifying, and at how many bytes; over all that the attempt began anew."""
 
     def tell(self, told: Moved) -> None:
         """With every beat from now on."""
         self._details = (asdict(told),)
+        self.furthest = max(self.furthest, (told.stage is Stage.VERIFYING, told.bytes_done))
 
     @asynccontextmanager
     async def beating(self) -> AsyncIterator[None]:

@@ -3,21 +3,28 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+
+import structlog
 
 from activities.attempt import Attempt, Superseded
 from activities.integrity import read_archive_meta
 from activities.transfer import Progress, Transfers
-from adapters.archive_store import ArchiveStore
+from adapters.archive_store import ArchiveStore, Fence
 from adapters.homes import Homes, HomeSink
 from adapters.runtime import Runtime
 from adapters.tasks import end
-from adapters.transfer.bridge import Pipe
+from adapters.transfer.bridge import Pipe, in_thread
 from adapters.transfer.unpack import Unpacked, unpack
 from domain.archive import ArchiveMeta
-from domain.errors import ActionFailed, ArchiveCorrupted, DataLost, Unreachable, WorkspaceError
+from domain.errors import ActionFailed, ArchiveCorrupted, DataLost, Unreachable, WorkspaceError, outline
+from domain.model import WorkspaceId
+
+log = structlog.get_logger()
+
+_PAUSES = (0.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +40,14 @@ class Restoring:
             raise DataLost("there is no archive to restore")
         if ws.home_ctx.restore_marker == ws.archive_key:
             return
-        meta = await read_archive_meta(self.archives, ws.id, ws.archive_key)
         fence = partial(self.transfers.fence, attempt)
         # A container that no longer runs still holds the volume.
         await self.runtime.stop(ws.id, fence)
-        # Whoever still writes is cut off by `renew`. Whoever begins to write later finds itself superseded, because
-        # it looks after it has its place. So only the last attempt fills the volume that it will mark.
-        await self.homes.renew(ws.id, attempt.op_id, fence)
-        await self.transfers.point("restore_renewed")
         try:
-            async with self.homes.write(ws.id, attempt.op_id) as sink:
-                await fence()
-                await self._fill(attempt, sink, ws.archive_key, meta)
+            meta = await self._refill(attempt, ws.archive_key, fence)
         except ArchiveCorrupted:
-            await self.homes.remove(ws.id, fence)
-            raise
-        except ActionFailed:
-            # Worth nothing, and where the disk is full all others on it wait for the room.
-            with suppress(WorkspaceError):
-                await self.homes.remove(ws.id, fence)
+            # Also where it was an attempt before this one that had filled it in part.
+            await self._discard(ws.id, fence)
             raise
         await self.transfers.point("restore_extracted")
         marked = await self.transfers.store.save_restore_marker(
@@ -60,6 +56,36 @@ class Restoring:
         if not marked:
             raise Superseded(f"attempt {attempt.number} of {attempt.op_id} was superseded")
         await self.transfers.point("restore_marked")
+
+    async def _refill(self, attempt: Attempt, key: str, fence: Fence) -> ArchiveMeta:
+        ws = attempt.workspace
+        meta = await read_archive_meta(self.archives, ws.id, key)
+        # Whoever still writes is cut off by `renew`. Whoever begins to write later finds itself superseded, because
+        # it looks after it has its place. So only the last attempt fills the volume that it will mark.
+        await self.homes.renew(ws.id, attempt.op_id, fence)
+        await self.transfers.point("restore_renewed")
+        try:
+            async with self.homes.write(ws.id, attempt.op_id) as sink:
+                await fence()
+                await self._fill(attempt, sink, key, meta)
+        except ActionFailed:
+            await self._discard(ws.id, fence)
+            raise
+        return meta
+
+    async def _discard(self, workspace_id: WorkspaceId, fence: Fence) -> None:
+        """A volume in part is worth nothing, and where the disk is full all others on it wait for the room. That it
+        can't be removed is not what the attempt failed with."""
+        for pause in (*_PAUSES, None):
+            try:
+                await self.homes.remove(workspace_id, fence)
+            except WorkspaceError as error:
+                if pause is None or not isinstance(error, Unreachable):
+                    log.warning("partial_volume_stays", error=outline(error))
+                    return
+                await asyncio.sleep(pause)
+            else:
+                return
 
     async def _fill(self, attempt: Attempt, sink: HomeSink, key: str, meta: ArchiveMeta) -> None:
         unpacked = Unpacked()
@@ -100,7 +126,8 @@ async def _extracted(sink: HomeSink, tar: Iterator[bytes], unpacked: Unpacked) -
     """Whoever extracts may stop where the tar says that it ends. Whether it is the one that was archived is known when
     the last byte was read."""
     await sink.extract(tar)
-    await asyncio.to_thread(deque, tar, 0)
+    # Not in a thread that others wait for: it waits for bytes as long as the store takes.
+    await in_thread(lambda: deque(tar, 0), "transfer-rest")
     if not unpacked.whole:
         raise ActionFailed("the archive was extracted, but not read to its end")
 

@@ -15,6 +15,8 @@ async def unfenced() -> None:
     """For whoever is nobody's attempt, or does what is right whoever comes later."""
 
 
+DELETED_AT_ONCE = 100
+"""Objects. S3 takes a thousand, but a store that is busy answers for so many too late."""
 LARGEST_SMALL = 1024 * 1024
 """Bytes of a small object that are read: more than codehub ever writes, less than somebody else may have put there."""
 
@@ -59,12 +61,13 @@ class ArchiveStore(ArchiveObserver, Protocol):
         """Store the parts as one object, all or nothing: a cut-off upload leaves nothing behind. `moved` is told of
         bytes that are on their way.
 
-        Uploads of former attempts under this key are ended first, so that they can't complete later.
+        Uploads of former attempts under this key are ended first, so that they can't complete later. Unreachable, when
+        somebody else ends this one.
         """
         ...
 
-    async def end_uploads(self, key: str) -> None:
-        """Whoever still uploads under this key can't complete it any more."""
+    async def end_uploads(self, key: str, fence: Fence) -> None:
+        """Whoever still uploads under this key can't complete it any more. The fence is asked before each."""
         ...
 
     def download(self, key: str) -> AsyncIterator[bytes]:
@@ -94,7 +97,8 @@ class ArchiveStore(ArchiveObserver, Protocol):
         ...
 
     async def settle(self, key: str) -> None:
-        """What was uploaded under this key outlives a loss of power; raises where the disk did not keep it."""
+        """What was uploaded under this key, or put there by `replace`, outlives a loss of power; raises where the disk
+        did not keep it. It has to be written again then: a disk says so once."""
         ...
 
     def list_objects(self) -> AsyncIterator[StoredObject]: ...

@@ -63,6 +63,12 @@ class Runtime(Protocol):
         """Remove the volume; the container must be gone."""
         ...
 
+    async def isolate(self) -> None:
+        """What keeps running workspaces from all else is in place, also where somebody has taken it away since they
+        were started, and for what has come since. Raises an error of `domain.errors` where it could not be put there.
+        """
+        ...
+
     def watch(self) -> AbstractAsyncContextManager[AsyncIterator[WorkspaceId]]:
         """Workspaces whose container or volume just changed, as the engine says so. Ends with Unreachable.
 

@@ -11,12 +11,12 @@ import structlog
 from bench.report import Report
 from bench.results import ORDER, Results
 from bench.run import Run
-from bench.sizes import FULL, PLAIN, TINY
+from bench.sizes import PLAIN, TINY
 
 RESULTS = Path(".cache/bench.json")
 TRIED = Path(".cache/bench-tiny.json")
 MINUTES = 15.0
-MORE = ("nodes", "growth")
+MORE = ("restarts", "nodes", "growth")
 """Parts for which there is no time beside the others."""
 EPILOG = f"""
 Each part is kept in {RESULTS} as soon as it has ended, beside the last of the others: a long run can be made in
@@ -35,7 +35,7 @@ def main() -> int:
     much.add_argument(
         "--full",
         action="store_true",
-        help=f"also what does not fit into the time, which is not limited then: {', '.join(MORE)}, an archive of 5 GB",
+        help=f"also those for which there is no time beside the others, which is not limited then: {', '.join(MORE)}",
     )
     much.add_argument("--tiny", action="store_true", help=f"to try the benchmarks themselves; kept in {TRIED}")
     given = parser.parse_args()
@@ -43,7 +43,7 @@ def main() -> int:
         parser.error("figures of --tiny mean nothing: they are not for --docs")
     # The table is what is to be read.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    sizes = FULL if given.full else TINY if given.tiny else PLAIN
+    sizes = TINY if given.tiny else PLAIN
     run = Run(
         sizes,
         Results(TRIED if given.tiny else RESULTS),

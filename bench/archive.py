@@ -4,26 +4,34 @@ import asyncio
 import functools
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from boto3.s3.transfer import TransferConfig  # type: ignore[import-untyped]
-
-from adapters.s3.client import S3Config, open_client
+from adapters.postgres.database import connect
+from bench import plain
 from bench.installation import Installation
 from bench.part import Part
-from bench.row import Row
+from bench.plain import MIB, quiet, timed
+from bench.row import Row, figure
 from bench.sizes import Sizes
 
-if TYPE_CHECKING:
-    from types_aiobotocore_s3.client import S3Client
-
-MIB = 1024 * 1024
 RESTORE = "restore, {home}"
 LARGE = 1000
-"""MB. From here on a home says something about the worker's memory, too."""
+"""MB. From here on they are told in GB."""
+_HEARD_SECONDS = 10.0
+
+# In the database of the benchmark's own installation.
+_TELL = """
+CREATE OR REPLACE FUNCTION bench_stored() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('bench_stored', NEW.id::text);
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER bench_stored AFTER UPDATE ON workspaces FOR EACH ROW
+    WHEN (NEW.archive_key IS DISTINCT FROM OLD.archive_key) EXECUTE FUNCTION bench_stored();
+"""
 
 
 def mixed(megabytes: int) -> str:
@@ -36,49 +44,30 @@ class Case:
     name: str
     fill: Callable[[Path], None]
     rounds: int
-    large: bool = False
-
-
-@dataclass(frozen=True)
-class Floor:
-    """Seconds."""
-
-    upload: float
-    download: float
-    removal: float
-    read_back: float
-    """What was uploaded, and its checksum."""
-    flushed_up: float
-    flushed_down: float
-    """Until what was uploaded, and what was extracted, is on the disk."""
 
 
 @dataclass
 class Samples:
-    """Of each round. Seconds, and for memory MB."""
+    """Of each round, in seconds."""
 
-    floors: list[Floor] = field(default_factory=list)
+    floors: list[plain.Floor] = field(default_factory=list)
     stored: list[float] = field(default_factory=list)
     archived: list[float] = field(default_factory=list)
     restored: list[float] = field(default_factory=list)
-    archiving: list[float] = field(default_factory=list)
-    restoring: list[float] = field(default_factory=list)
 
 
 async def run(installation: Installation, part: Part, sizes: Sizes) -> None:
+    connection = await connect(installation.env["DATABASE_URL"])
+    await connection.execute(_TELL)
+    await connection.close()
     part.add(*await _nothing(installation, sizes.rounds))
-    small = Case(f"{sizes.small_files:,} small files", lambda home: _small(home, sizes.small_files), 1)
     for size, rounds in sizes.homes:
         fill = functools.partial(_mixed, megabytes=size)
-        part.add(*await _measure(installation, Case(mixed(size), fill, rounds, size >= LARGE)))
-    part.add(*await _measure(installation, small))
-    if sizes.memory_of is None:
-        return
-    workspace = await _filled(installation, lambda home: _mixed(home, sizes.memory_of or 0, random_part=0.2))
-    taken = Samples()
-    await _there_and_back(installation, workspace, taken)
-    await installation.delete(workspace)
-    part.add(*_memory(mixed(sizes.memory_of), taken))
+        part.add(*await _measure(installation, Case(mixed(size), fill, rounds)))
+    count, rounds = sizes.small_files
+    fill = functools.partial(_small, count=count)
+    part.add(*await _measure(installation, Case(f"{count:,} small files", fill, rounds)))
+    part.add(*await _memory(installation, sizes.memory_of))
 
 
 async def _nothing(installation: Installation, rounds: int) -> list[Row]:
@@ -101,7 +90,7 @@ async def _measure(installation: Installation, case: Case) -> list[Row]:
     for number in range(case.rounds):
         if number % 2:
             await _there_and_back(installation, workspace, taken)
-        taken.floors.append(await _floor(installation, _home(installation, workspace)))
+        taken.floors.append(await plain.measured(installation, _home(installation, workspace)))
         if not number % 2:
             await _there_and_back(installation, workspace, taken)
     await installation.delete(workspace)
@@ -117,34 +106,50 @@ async def _measure(installation: Installation, case: Case) -> list[Row]:
         Row(f"archive, {name}: volume removed, too", taken.archived, both, 1.3, note=f"{packing}, then rm -rf"),
         Row(restore, taken.restored, download, 1.4, note=unpacking),
         Row(f"{restore}, with the same care", taken.restored, on_disk, note=f"{unpacking}, syncfs"),
-        *(_memory(name, taken) if case.large else []),
     ]
 
 
-def _memory(name: str, taken: Samples) -> list[Row]:
+async def _memory(installation: Installation, megabytes: int) -> list[Row]:
+    """What a worker needs for a large home beyond what it had when it had just begun, and had made a volume."""
+    supervisor = installation.stack.supervisor
+    await supervisor.pause("worker")
+    await supervisor.resume("worker")
+    # Most of it compresses: memory is what it is for.
+    workspace = await _filled(installation, functools.partial(_mixed, megabytes=megabytes, random_part=0.2))
+    process, taken, peaks = Path(f"/proc/{supervisor.pid('worker')}"), Samples(), []
+    at_rest = _kilobytes(process, "VmRSS")
+    for way in (_archive, _restore):
+        # The peak counts from here on.
+        (process / "clear_refs").write_text("5")
+        await way(installation, workspace, taken)
+        peaks.append((_kilobytes(process, "VmHWM") - at_rest) / 1024)
+    await installation.delete(workspace)
+    archived, restored = taken.archived[0], taken.restored[0]
     return [
-        Row(f"{what}, {name}: peak memory of the worker over rest", over, goal=150, unit="MB")
-        for what, over in (("archive", taken.archiving), ("restore", taken.restoring))
+        Row(
+            f"{what}, {mixed(megabytes)}: peak memory of the worker over rest",
+            [peak],
+            goal=150,
+            unit="MB",
+            note=f"{figure(at_rest / 1024)} MB at rest; it took {figure(seconds)} s",
+        )
+        for what, peak, seconds in zip(("archive", "restore"), peaks, (archived, restored), strict=True)
     ]
 
 
 async def _there_and_back(installation: Installation, workspace: str, taken: Samples) -> None:
-    """What the worker needs more than at rest is looked at meanwhile."""
-    process = Path(f"/proc/{installation.stack.supervisor.pid('worker')}")
-    at_rest = _at_rest(process)
+    await _archive(installation, workspace, taken)
+    await _restore(installation, workspace, taken)
+
+
+async def _archive(installation: Installation, workspace: str, taken: Samples) -> None:
     stored, archived = await _archived(installation, workspace)
     taken.stored.append(stored)
     taken.archived.append(archived)
-    taken.archiving.append((_kilobytes(process, "VmHWM") - at_rest) / 1024)
-    at_rest = _at_rest(process)
+
+
+async def _restore(installation: Installation, workspace: str, taken: Samples) -> None:
     taken.restored.append(await _go(installation, workspace, "STANDBY"))
-    taken.restoring.append((_kilobytes(process, "VmHWM") - at_rest) / 1024)
-
-
-def _at_rest(process: Path) -> int:
-    """Kilobytes; the peak counts from here on."""
-    (process / "clear_refs").write_text("5")
-    return _kilobytes(process, "VmRSS")
 
 
 def _kilobytes(process: Path, name: str) -> int:
@@ -160,19 +165,33 @@ async def _filled(installation: Installation, fill: Callable[[Path], None]) -> s
 
 
 async def _archived(installation: Installation, workspace: str) -> tuple[float, float]:
-    """Until the archive counts, and until the volume is gone."""
-    former = (await installation.get(workspace))["archive_key"]
-    await _quiet()
-    began = time.monotonic()
-    await installation.want(workspace, "ARCHIVED")
-    # No event tells of it: to people, an archive counts once the operation is over.
-    while (found := await installation.get(workspace))["archive_key"] == former:
-        if found["phase"] == "ERROR":
-            raise RuntimeError(f"{workspace}: {found['error_reason']}")
-        await asyncio.sleep(0.05)
-    stored = time.monotonic() - began
-    await installation.until(workspace, "ARCHIVED")
-    return stored, time.monotonic() - began
+    """Until the archive counts, and until the volume is gone. Waiting for either costs the installation nothing."""
+    async with _stored(installation, workspace) as stored:
+        await quiet()
+        began = time.monotonic()
+        await installation.want(workspace, "ARCHIVED")
+        await installation.until(workspace, "ARCHIVED")
+        ended = time.monotonic()
+        async with asyncio.timeout(_HEARD_SECONDS):
+            return await stored - began, ended - began
+
+
+@asynccontextmanager
+async def _stored(installation: Installation, workspace: str) -> AsyncIterator[asyncio.Future[float]]:
+    """When its archive_key is saved. Of that no event tells: to people, an archive counts once the operation is over.
+    So the database itself does."""
+    heard: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+    def hear(_connection: object, _pid: int, _channel: str, payload: object) -> None:
+        if payload == workspace and not heard.done():
+            heard.set_result(time.monotonic())
+
+    connection = await connect(installation.env["DATABASE_URL"])
+    try:
+        await connection.add_listener("bench_stored", hear)
+        yield heard
+    finally:
+        await connection.close()
 
 
 async def _go(installation: Installation, workspace: str, desired: str) -> float:
@@ -180,94 +199,11 @@ async def _go(installation: Installation, workspace: str, desired: str) -> float
         await installation.want(workspace, desired)
         await installation.until(workspace, desired)
 
-    return await _timed(gone())
+    return await timed(gone())
 
 
 def _home(installation: Installation, workspace: str) -> Path:
     return Path(installation.engine.volumes.get(f"ws-{workspace}-home").attrs["Mountpoint"])
-
-
-async def _quiet() -> None:
-    """Nobody pays for what another one has left to the disk: removing many files takes a while after it is done."""
-    await asyncio.to_thread(os.sync)
-
-
-async def _floor(installation: Installation, home: Path) -> Floor:
-    """Plain tools, piped into and out of the store. Nothing is verified.
-
-    In the order of ours, a removal before the extraction: ext4 is slow to make files where many have just been removed.
-    """
-    env = installation.env
-    keys = (env["S3_ENDPOINT"], env["S3_ACCESS_KEY"], env["S3_BUCKET"], env["S3_SECRET_KEY"])
-    # Its client tries less hard than ours: a store that is slow for a moment must not end the run.
-    config = S3Config(*keys, timeout=300)
-    target = home.parent / "floor"
-    await _ended(await _shell(f"cp -a {home} {target}"))
-    async with open_client(config) as client:
-        upload = await _timed(_up(client, config.bucket, target))
-        flushed_up = await _clocked(_flushed(installation.stack.data))
-        read_back = await _timed(_down(client, config.bucket, "sha256sum > /dev/null"))
-        removal = await _timed(_removed(target))
-        target.mkdir()
-        download = await _timed(_down(client, config.bucket, f"zstd -dq | tar -C {target} -xp"))
-        flushed_down = await _clocked(_flushed(target))
-        await client.delete_object(Bucket=config.bucket, Key="floor")
-    await _removed(target)
-    return Floor(upload, download, removal, read_back, flushed_up, flushed_down)
-
-
-async def _timed(work: Awaitable[None]) -> float:
-    await _quiet()
-    return await _clocked(work)
-
-
-async def _clocked(work: Awaitable[None]) -> float:
-    """With all that was done before still on its way to the disk."""
-    began = time.monotonic()
-    await work
-    return time.monotonic() - began
-
-
-async def _flushed(directory: Path) -> None:
-    await _ended(await _shell(f"sync -f {directory}"))
-
-
-async def _up(client: "S3Client", bucket: str, home: Path) -> None:
-    packing = await _shell(f"tar -C {home} -c . | zstd -T0 -3 -q", stdout=asyncio.subprocess.PIPE)
-    assert packing.stdout is not None
-    transfer = TransferConfig(multipart_chunksize=16 * MIB, multipart_threshold=16 * MIB)
-    await client.upload_fileobj(packing.stdout, bucket, "floor", Config=transfer)  # type: ignore[arg-type]
-    await _ended(packing)
-
-
-async def _down(client: "S3Client", bucket: str, into: str) -> None:
-    unpacking = await _shell(into, stdin=asyncio.subprocess.PIPE)
-    assert unpacking.stdin is not None
-    answer = await client.get_object(Bucket=bucket, Key="floor")
-    async with answer["Body"] as body:
-        while chunk := await body.content.read(MIB):
-            unpacking.stdin.write(chunk)
-            await unpacking.stdin.drain()
-    unpacking.stdin.close()
-    await _ended(unpacking)
-
-
-async def _removed(folder: Path) -> None:
-    await _ended(await _shell(f"rm -rf {folder}"))
-
-
-async def _shell(command: str, **pipes: int) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_shell(
-        f"set -o pipefail; {command}",
-        executable="/bin/bash",
-        limit=4 * MIB,
-        **pipes,  # type: ignore[arg-type]
-    )
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    if code := await process.wait():
-        raise RuntimeError(f"a plain tool ended with {code}")
 
 
 def _mixed(home: Path, megabytes: int, random_part: float = 0.5) -> None:

@@ -1,6 +1,7 @@
-"""Live events: from the commit to one browser, and to a thousand."""
+"""Live events: from the commit to one browser, and to a thousand, of several users."""
 
 import asyncio
+import itertools
 import json
 import statistics
 import time
@@ -9,12 +10,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import urlsplit
-from uuid import uuid4
 
+import aiohttp
 from yarl import URL
 
 from adapters.postgres.database import open_database
-from bench.installation import Simulation
+from bench.installation import PASSWORD, Simulation
 from bench.part import Part
 from bench.row import Row, figure, quantile
 from bench.sizes import Sizes
@@ -22,22 +23,29 @@ from bench.sizes import Sizes
 _ROUNDS = 5
 _SECONDS = 30.0
 
+# The first user comes first.
+_MAKE = """
+INSERT INTO workspaces (id, owner_user_id, name, image_ref, desired_state, phase, archive_key)
+SELECT gen_random_uuid(), id, 'events', 'none', 'ARCHIVED', 'ARCHIVED', 'none' FROM users
+WHERE username LIKE $1 ORDER BY username RETURNING id
+"""
+
 
 @dataclass
 class Screen:
     """A client of the event stream that reads just enough: when did it hear of which memo?"""
 
-    simulation: Simulation
+    url: str
+    cookie: str
     heard: dict[str, float] = field(default_factory=dict)
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
     _task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        url = urlsplit(self.simulation.url)
+        url = urlsplit(self.url)
         reader, self._writer = await asyncio.open_connection(url.hostname, url.port)
-        cookies = self.simulation.session.cookie_jar.filter_cookies(URL(self.simulation.url))
-        cookie = "; ".join(f"{name}={morsel.value}" for name, morsel in cookies.items())
-        self._writer.write(f"GET /api/v1/events HTTP/1.1\r\nHost: {url.netloc}\r\nCookie: {cookie}\r\n\r\n".encode())
+        asked = f"GET /api/v1/events HTTP/1.1\r\nHost: {url.netloc}\r\nCookie: {self.cookie}\r\n\r\n"
+        self._writer.write(asked.encode())
         await self._writer.drain()
         status = await reader.readline()
         if b" 200 " not in status:
@@ -65,44 +73,55 @@ class Screen:
 
 
 async def run(simulation: Simulation, part: Part, sizes: Sizes) -> None:
+    """The screens are dealt out to the users in turn; each user has one workspace, and all of these change at once."""
     database = await open_database(simulation.env["DATABASE_URL"], max_size=2)
-    workspace = uuid4()
-    owner = await database.fetchval("SELECT id FROM users WHERE username = 'admin'")
     try:
-        await database.execute(
-            "INSERT INTO workspaces (id, owner_user_id, name, image_ref, desired_state, phase, archive_key)"
-            " VALUES ($1, $2, 'events', 'none', 'ARCHIVED', 'ARCHIVED', 'none')",
-            workspace,
-            owner,
-        )
-
-        async def heard(memo: str, by: Sequence[Screen]) -> list[float]:
-            """Milliseconds from the commit to each of them."""
-            await database.execute("UPDATE workspaces SET memo = $2 WHERE id = $1", workspace, memo)
-            began = time.monotonic()
-            times = await asyncio.gather(*(screen.hears(memo) for screen in by))
-            return [(one - began) * 1000 for one in times]
-
         async with AsyncExitStack() as stack:
-            screens = [await stack.enter_async_context(Screen(simulation))]
-            await heard("hello", screens)
+            cookies = [await _user(simulation, f"screens-{number}") for number in range(sizes.users)]
+            workspaces = [str(row["id"]) for row in await database.fetch(_MAKE, "screens-%")]
+            opened = (Screen(simulation.url, cookie) for cookie in itertools.cycle(cookies))
+
+            async def heard(memo: str, workspaces: Sequence[str], by: Sequence[Screen]) -> list[float]:
+                """Milliseconds until each of them knows. The commit is in it: by the time at which it is answered, the
+                first screens may have heard."""
+                began = time.monotonic()
+                await database.execute("UPDATE workspaces SET memo = $2 WHERE id = ANY($1::uuid[])", workspaces, memo)
+                times = await asyncio.gather(*(screen.hears(memo) for screen in by))
+                return [(one - began) * 1000 for one in times]
+
+            screens = [await stack.enter_async_context(next(opened))]
+            await heard("hello", workspaces[:1], screens)
             rounds = [
-                [(await heard(f"one {turn} {number}", screens))[0] for number in range(sizes.changes)]
+                [(await heard(f"one {turn} {number}", workspaces[:1], screens))[0] for number in range(sizes.changes)]
                 for turn in range(_ROUNDS)
             ]
             part.add(_row("commit → browser", rounds, 200))
             for size in sizes.screens:
                 while len(screens) < size:
-                    screens.append(await stack.enter_async_context(Screen(simulation)))
-                await heard(f"all {size}", screens)
-                rounds = [await heard(f"{size} {number}", screens) for number in range(_ROUNDS)]
+                    screens.append(await stack.enter_async_context(next(opened)))
+                await heard(f"all {size}", workspaces, screens)
+                rounds = [await heard(f"{size} {number}", workspaces, screens) for number in range(_ROUNDS)]
                 tail = statistics.median(quantile(taken, 99) for taken in rounds)
                 part.growth.add("commit → all of N browsers, p99", size, tail)
                 if size == sizes.screens[-1]:
-                    part.add(_row(f"commit → {size:,} browsers", rounds, 1000, "; the clients share the machine"))
+                    told = f"; of {sizes.users} users; the clients share the machine"
+                    part.add(_row(f"commit → {size:,} browsers", rounds, 1000, told))
     finally:
-        await database.execute("DELETE FROM workspaces WHERE id = $1", workspace)
+        await database.execute("DELETE FROM workspaces WHERE name = 'events'")
         await database.close()
+
+
+async def _user(simulation: Simulation, name: str) -> str:
+    """A new one, who has logged in: the cookie."""
+    person = {"username": name, "password": PASSWORD}
+    async with simulation.session.post(f"{simulation.url}/api/v1/users", json=person) as answer:
+        answer.raise_for_status()
+    jar = aiohttp.CookieJar(unsafe=True)  # an address is no site to it
+    async with aiohttp.ClientSession(headers={"Origin": simulation.url}, cookie_jar=jar) as session:
+        async with session.post(f"{simulation.url}/api/v1/login", json=person) as answer:
+            answer.raise_for_status()
+        held = session.cookie_jar.filter_cookies(URL(simulation.url))
+    return "; ".join(f"{name}={morsel.value}" for name, morsel in held.items())
 
 
 def _row(name: str, rounds: Sequence[Sequence[float]], goal: float, more: str = "") -> Row:

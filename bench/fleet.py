@@ -19,7 +19,7 @@ from bench.installation import MANY, Simulation
 from bench.memory_worker import STARTED
 from domain.limits import Limits
 from domain.model import DesiredState, WorkspaceId
-from domain.naming import DEFAULT_NODE
+from domain.naming import DEFAULT_NODE, workflow_id
 from settings import load_settings
 from workflows.client import TemporalAddress, Waker
 from workflows.client import connect as connect_temporal
@@ -159,6 +159,10 @@ class Fleet:
         if len(waits) != len(workspaces):
             raise RuntimeError(f"{len(workspaces)} should have moved, and {len(waits)} did")
         return waits
+
+    async def history(self, workspace: WorkspaceId) -> int:
+        """How many events its workflow's has."""
+        return (await self.client.get_workflow_handle(workflow_id(workspace)).describe()).history_length
 
     def used(self, workspaces: Iterable[WorkspaceId]) -> None:
         for workspace in workspaces:

@@ -16,9 +16,11 @@ class Population:
     simulation: Simulation
     database: Database
     owner: UUID
-    """Of all of them."""
+    """Of all others."""
     few: UUID
     """A user who has few workspaces, among all those of others."""
+    fews: int
+    """How many that one has."""
     count: int = 0
 
 

@@ -13,7 +13,8 @@ from bench.picture import picture
 from bench.results import Results
 from bench.row import HEADINGS, figure
 
-BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+BENCH = "bench"
+BEGIN, END = f"<!-- {BENCH}: begin -->", f"<!-- {BENCH}: end -->"
 PICTURE = Path("images/growth.svg")
 
 
@@ -38,12 +39,15 @@ class Report:
         put_between(self.path, _body(parts.values(), curves))
 
 
-def put_between(path: Path, body: str) -> None:
-    """In the place of what stands between the marks."""
-    text = path.read_text() if path.exists() else f"# Performance\n\n{BEGIN}\n{END}\n"
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}\n{body}{END}{after}")
+def put_between(path: Path, body: str, mark: str = BENCH) -> None:
+    """In the place of what stands between these marks."""
+    begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
+    text = path.read_text() if path.exists() else f"# Performance\n\n{begin}\n{end}\n"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"{path} has no {begin} … {end}")
+    path.write_text(f"{before}{begin}\n{body}{end}{after}")
 
 
 def _body(parts: Iterable[Part], curves: Mapping[str, Curve]) -> str:

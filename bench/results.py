@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.part import Part
 
-ORDER = ("transitions", "archive", "events", "tables", "scale", "proxy", "nodes", "growth")
+ORDER = ("transitions", "archive", "events", "tables", "scale", "proxy", "restarts", "nodes", "growth")
 """Of the tables."""
 
 

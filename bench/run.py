@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from bench import archive, events, nodes, proxy, scale, smaller, tables, transitions
+from bench import archive, events, nodes, proxy, restarts, scale, smaller, tables, transitions
 from bench.installation import installed, simulated
 from bench.part import Part
 from bench.report import Report
@@ -44,6 +44,7 @@ WORLDS = (
     World(_nothing, MappingProxyType({"proxy": proxy.run})),
     # What takes longest comes last: where the time is over, the least is lost.
     World(simulated, MappingProxyType({"events": events.run, "tables": tables.run, "scale": scale.run})),
+    World(simulated, MappingProxyType({"restarts": restarts.run})),
     World(simulated, MappingProxyType({"nodes": nodes.run})),
     World(simulated, MappingProxyType({"growth": smaller.run})),
 )

@@ -1,6 +1,6 @@
-"""How much of everything is measured: as a rule, in full, or just enough to see that the benchmarks themselves work."""
+"""How much of everything is measured: as a rule, or just enough to see that the benchmarks themselves work."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -11,19 +11,26 @@ class Sizes:
     """Rounds of many created at once."""
     crowd: int = 20
 
-    homes: tuple[tuple[int, int], ...] = ((200, 3), (2000, 1))
+    homes: tuple[tuple[int, int], ...] = ((200, 3), (2000, 2))
     """Archives of so many MB, in so many rounds."""
-    small_files: int = 50_000
-    memory_of: int | None = None
+    small_files: tuple[int, int] = (50_000, 2)
+    """And rounds."""
+    memory_of: int = 5_000
     """MB of one more archive, for the worker's memory alone."""
 
     screens: tuple[int, ...] = (100, 300, 1_000)
+    users: int = 10
+    """Whose screens these are."""
     changes: int = 100
     """That one screen hears of, in a round."""
 
     rows: tuple[int, ...] = (100, 1_000, 10_000, 100_000)
     expiring: int = 100
     ticks: int = 7
+    few: int = 60
+    """Of a user among all those rows: more than a page."""
+    listed: int = 2_000
+    """Objects in the store, whose listing is timed."""
 
     fleet: int = 10_000
     first: int = 100
@@ -36,11 +43,16 @@ class Sizes:
     """Two ticks of TTL and two counts of the census, and eight sweeps."""
     smaller_idle_seconds: float = 62.0
     looks: int = 300
-    wakes: int = 40
+    wakes: int = 60
     """In a round."""
     long_histories: int = 10
     at_once: int = 500
     few_at_once: int = 50
+    kills: int = 2
+    """Of the only worker, after each of which all of `at_once` are woken."""
+    more_kills: int = 7
+    long_since: int = 250
+    """Events that each of their histories has before the first of `more_kills`."""
     cached: int = 2_000
     """Workflows that a worker keeps: WORKER_MAX_CACHED_WORKFLOWS."""
 
@@ -54,17 +66,20 @@ class Sizes:
 
 
 PLAIN = Sizes()
-FULL = replace(PLAIN, memory_of=5000)
 TINY = Sizes(
     rounds=1,
     crowds=1,
     crowd=3,
     homes=((20, 1),),
-    small_files=500,
+    small_files=(500, 1),
+    memory_of=40,
     screens=(5, 20),
+    users=2,
     changes=10,
     rows=(200, 400),
     ticks=2,
+    few=55,
+    listed=30,
     fleet=160,
     first=40,
     smaller_fleets=(100,),
@@ -77,6 +92,8 @@ TINY = Sizes(
     long_histories=2,
     at_once=40,
     few_at_once=10,
+    more_kills=2,
+    long_since=60,
     cached=40,
     lost=40,
     fewer_lost=20,

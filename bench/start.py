@@ -1,6 +1,7 @@
 """`python -m bench.start`: where the time of one start goes, what each part of a workspace's isolation costs, and which
 programs the engine runs for it (as strace sees them, where it is installed)."""
 
+import argparse
 import asyncio
 import re
 import shutil
@@ -11,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -22,9 +24,12 @@ from adapters.docker.runtime import DockerRuntime
 from adapters.docker.spec import container_spec
 from adapters.postgres.database import open_database
 from bench.installation import Installation, installed
-from bench.transitions import floor_config
+from bench.part import Part
+from bench.report import put_between, table
+from bench.transitions import floor_config, network_of
 from domain.model import OperationId, WorkspaceId
 
+MARK = "bench.start"
 ROUNDS = 9
 LIMITS = ("Memory", "MemorySwap", "NanoCpus", "PidsLimit")
 CAPABILITIES = ("CapDrop", "SecurityOpt")
@@ -67,14 +72,33 @@ VARIANTS: dict[str, Change] = {
 
 
 async def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.start", description=__doc__)
+    parser.add_argument("--docs", type=Path, help="also write it there, e.g. docs/performance.md")
+    docs: Path | None = parser.parse_args().docs
+    begun = Part.begun("start")
     async with installed() as installation:
         parts = await _parts(installation)
         variants, programs = await _variants(installation)
-    _show("One start, STANDBY → RUNNING", parts)
-    _show("The engine's own start of a container", variants)
-    for name, found in programs.items():
-        told = ", ".join(f"{count} {program}" for program, count in found.most_common())
-        Console(width=100).print(f"The engine ran, for a start and a removal {name}: {told or 'strace is missing'}")
+        network = network_of(installation)
+    told = [f"The engine ran, for a start and a removal {name}: {_counted(found)}" for name, found in programs.items()]
+    tables = {"one start, STANDBY → RUNNING": parts, "the engine's own start of a container": variants}
+    console = Console(width=100)
+    for title, taken in tables.items():
+        shown = Table(title, "median, ms", "spread, ms")
+        for line in _lines(taken):
+            shown.add_row(*line)
+        console.print(shown)
+    for counted in told:
+        console.print(counted)
+    if docs:
+        body = [f"{begun.date}, {begun.machine}, commit {begun.commit}; workspaces on {network}.", ""]
+        for title, taken in tables.items():
+            body += [*table((title, "median, ms", "spread, ms"), _lines(taken)), ""]
+        put_between(docs, "\n".join([*body, *(f"- {counted}." for counted in told)]) + "\n", MARK)
+
+
+def _counted(programs: "Counter[str]") -> str:
+    return ", ".join(f"{count} {program}" for program, count in programs.most_common()) or "strace is missing"
 
 
 async def _parts(installation: Installation) -> dict[str, list[float]]:
@@ -164,12 +188,12 @@ def _started(installation: Installation, config: DockerConfig, change: Change) -
     return taken
 
 
-def _show(title: str, taken: dict[str, list[float]]) -> None:
-    table = Table("what", "median, ms", "spread, ms", title=title, title_justify="left")
+def _lines(taken: dict[str, list[float]]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
     for name, seconds in taken.items():
         values = [second * 1000 for second in seconds]
-        table.add_row(name, f"{statistics.median(values):.0f}", f"{min(values):.0f}–{max(values):.0f}")
-    Console(width=100).print(table)
+        found.append((name, f"{statistics.median(values):.0f}", f"{min(values):.0f}–{max(values):.0f}"))
+    return found
 
 
 if __name__ == "__main__":

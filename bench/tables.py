@@ -11,7 +11,7 @@ import asyncpg
 from adapters.postgres.database import Database, connect, open_database
 from adapters.postgres.migrate import migrate
 from adapters.postgres.nodes import Nodes, Registration
-from bench import admission, garbage, lists, ticks
+from bench import admission, garbage, listing, lists, ticks
 from bench.installation import Simulation
 from bench.part import Part
 from bench.population import NODES, Population
@@ -27,6 +27,10 @@ FROM generate_series($2::int, $3::int - 1) AS n,
      LATERAL (SELECT gen_random_uuid(), CASE WHEN n < $4 THEN 'RUNNING'
                                         ELSE (ARRAY['RUNNING', 'STANDBY', 'ARCHIVED'])[1 + n % 3] END) AS s (id, state)
 """
+_FEW = """
+INSERT INTO workspaces (id, owner_user_id, name, image_ref, desired_state, phase, node)
+SELECT gen_random_uuid(), $1, 'few' || n, 'none', 'STANDBY', 'STANDBY', 'a' FROM generate_series(1, $2::int) AS n
+"""
 _TRIGGERS = """
 SELECT tgname FROM pg_trigger
 WHERE tgrelid = 'workspaces'::regclass AND NOT tgisinternal AND tgname ~ '^(ws|audit)_'
@@ -40,7 +44,9 @@ async def run(simulation: Simulation, part: Part, sizes: Sizes) -> None:
             told = Registration(name, f"engine-{name}", "127.0.0.1", 10**6, cpus=2, memory=2**32)
             if not await Nodes(database).register(told):
                 raise RuntimeError(f"{name} was not registered")
-        population = Population(simulation, database, await _user(database, "many"), await _user(database, "few"))
+        many, few = await _user(database, "many"), await _user(database, "few")
+        await database.execute(_FEW, few, sizes.few)
+        population = Population(simulation, database, many, few, sizes.few)
         async with ticks.ticking(population, sizes.expiring) as ttl:
             for size in sizes.rows:
                 await _fill(server, population.owner, population.count, size, sizes.expiring)
@@ -49,6 +55,7 @@ async def run(simulation: Simulation, part: Part, sizes: Sizes) -> None:
                 await lists.measure(population, part, last=last)
                 await admission.measure(population, part, last=last)
                 await garbage.measure(population, part, last=last)
+        await listing.measure(simulation, part, sizes.listed)
 
 
 async def _user(database: Database, name: str) -> UUID:

@@ -1,7 +1,8 @@
 """Transitions against what the engine itself needs: docker run, the first HTTP answer, docker stop.
 
-Two floors: a plain `docker run`, and one with all that keeps a workspace in (adapters.docker.spec). The difference is
-what isolation costs on this engine; `python -m bench.start` takes it apart.
+Two floors: a plain `docker run`, which is on the engine's default network, and one with all that keeps a workspace in
+(adapters.docker.spec), on the network that workspaces are on. The difference is what isolation costs on this engine;
+`python -m bench.start` takes it apart.
 """
 
 import asyncio
@@ -53,16 +54,17 @@ class Samples:
     def add(self, who: int, seconds: float) -> None:
         self.of[who].append(seconds)
 
-    def rows(self, name: str, goal: float, floor: str) -> list[Row]:
+    def rows(self, name: str, goal: float, floor: str, network: str) -> list[Row]:
         ours, plain, isolated = self.of
         return [
             Row(name, ours, plain, goal, note=floor),
-            Row(f"{name}, {ISOLATED}", ours, isolated, note=f"{floor}, {ISOLATED}"),
+            Row(f"{name}, {ISOLATED}", ours, isolated, note=f"{floor}, {ISOLATED}: on {network}"),
         ]
 
 
 async def run(installation: Installation, part: Part, sizes: Sizes) -> None:
     create, stop, start, many = Samples(), Samples(), Samples(), Samples()
+    network = network_of(installation)
     async with _isolated(installation) as isolated:
         contestants: Sequence[Contestant] = (Ours(installation), Floor(installation), isolated)
         for number in range(sizes.rounds + 1):
@@ -74,15 +76,15 @@ async def run(installation: Installation, part: Part, sizes: Sizes) -> None:
                         samples.add(who, seconds)
         ours, plain, _ = stop.of
         part.add(
-            *create.rows("create → first HTTP answer", 1.3, "volume create + docker run + first HTTP"),
+            *create.rows("create → first HTTP answer", 1.3, "volume create + docker run + first HTTP", network),
             Row("RUNNING → STANDBY", ours, plain, 1.5, note="docker stop + rm"),
-            *start.rows(START, 1.3, "docker run + first HTTP"),
+            *start.rows(START, 1.3, "docker run + first HTTP", network),
         )
         for number in range(sizes.crowds):
             for who in in_turn(number):
                 many.add(who, await contestants[who].many(sizes.crowd))
     floor = f"{sizes.crowd} parallel docker run + first HTTP of each"
-    part.add(*many.rows(f"{sizes.crowd} {CROWD}", 1.2, floor))
+    part.add(*many.rows(f"{sizes.crowd} {CROWD}", 1.2, floor, network))
 
 
 def in_turn(number: int) -> list[int]:
@@ -187,6 +189,11 @@ class Floor:
 
     def _volume(self) -> str:
         return f"ws-{uuid4()}-home"
+
+
+def network_of(installation: Installation) -> str:
+    """That workspaces are on; where nobody says which, it is the one that `codehub up` would take (ADR 23)."""
+    return "the engine's default network" if floor_config(installation).engines_network else "a network of their own"
 
 
 def floor_config(installation: Installation) -> DockerConfig:

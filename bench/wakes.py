@@ -9,7 +9,6 @@ from bench.part import Part
 from bench.row import Row, figure, quantile
 from bench.sizes import Sizes
 from domain.model import DesiredState, WorkspaceId
-from domain.naming import workflow_id
 from workflows.messages import WorkspaceInput
 
 HISTORY_LIMIT = WorkspaceInput(WorkspaceId("")).history_limit
@@ -30,10 +29,10 @@ async def measure(fleet: Fleet, part: Part, sizes: Sizes, *, rows: bool) -> None
     if not rows:
         return
     part.add(_row(f"{name}, any of them", rounds, 300))
-    cached = await _rounds(fleet, lambda number: fleet.in_cache(standby, number), count * 3 // 4, _ROUNDS)
+    cached = await _rounds(fleet, lambda number: fleet.in_cache(standby, number), count // 2, _ROUNDS)
     part.add(_row(f"{name}, in the worker's cache", cached))
     if await fleet.not_in_cache(standby, 1):
-        replayed = await _rounds(fleet, lambda number: fleet.not_in_cache(standby, number), count * 3 // 4, _ROUNDS)
+        replayed = await _rounds(fleet, lambda number: fleet.not_in_cache(standby, number), count // 2, _ROUNDS)
         part.add(_row(f"{name}, not in its cache", replayed, 300))
         taken = await _woken(fleet, sorted(fleet.reserved))
         part.add(_row(f"{name}, not in its cache, history of {_LONG} to {HISTORY_LIMIT} events", [taken], 300))
@@ -46,12 +45,8 @@ async def lengthen(fleet: Fleet, count: int) -> None:
     while short:
         for desired in (DesiredState.RUNNING, DesiredState.STANDBY):
             await fleet.all_at_once(short, desired)
-        lengths = await asyncio.gather(*(_length(fleet, workspace) for workspace in short))
+        lengths = await asyncio.gather(*(fleet.history(workspace) for workspace in short))
         short = [workspace for workspace, length in zip(short, lengths, strict=True) if length < _LONG]
-
-
-async def _length(fleet: Fleet, workspace: WorkspaceId) -> int:
-    return (await fleet.client.get_workflow_handle(workflow_id(workspace)).describe()).history_length
 
 
 async def _rounds(fleet: Fleet, choose: Choose, count: int, rounds: int) -> list[list[float]]:

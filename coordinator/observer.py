@@ -20,9 +20,9 @@ from adapters.runtime import Runtime
 from adapters.tasks import end
 from adapters.telemetry.metrics import DRIFT, SKIPPED, SWEEP, timed
 from coordinator.leftovers import Leftovers
-from domain.errors import Unreachable
+from domain.errors import Unreachable, WorkspaceError
 from domain.model import WorkspaceId
-from domain.observation import Resources
+from domain.observation import ContainerState, Resources
 from workflows.client import TemporalUnavailable, Waker
 
 log = structlog.get_logger()
@@ -31,6 +31,9 @@ _SHARE = 0.8
 """Of the interval within which drift is to be noticed. The rest is for the look itself, and for whoever is woken."""
 _RECHECK = 1.0
 _DEBOUNCE = 0.05
+_LONGEST = 10.0
+"""Seconds for the isolation, so that the next sweep is not late."""
+_RUNNING = frozenset({ContainerState.READY, ContainerState.UNREADY})
 
 
 @dataclass(slots=True)
@@ -72,9 +75,13 @@ class Observer:
         """What is there, and who was woken because of it."""
         began = monotonic()
         seen = await self.runtime.observe_all()
-        woken = await self.attention.drifted(self.node, seen)
-        await self._wake(woken, "sweep")
-        self.swept_at = began
+        try:
+            woken = await self.attention.drifted(self.node, seen)
+            await self._wake(woken, "sweep")
+            self.swept_at = began
+        finally:
+            # Also while the database is away.
+            await self._isolate(seen)
         return seen, woken
 
     async def _clear(self, seen: Mapping[WorkspaceId, Resources]) -> None:
@@ -135,6 +142,21 @@ class Observer:
         looks = await asyncio.gather(*(self.runtime.observe(workspace_id, probe=False) for workspace_id in ids))
         seen = {id_: resources for id_, resources in zip(ids, looks, strict=True) if resources.known}
         await self._wake(await self.attention.drifted_among(self.node, seen), "event")
+
+    async def _isolate(self, seen: Mapping[WorkspaceId, Resources]) -> None:
+        """A start is not all that there is: who reloads a firewall opens it under those that run."""
+        if not any(resources.container in _RUNNING for resources in seen.values()):
+            return
+        try:
+            async with asyncio.timeout(_LONGEST):
+                await self.runtime.isolate()
+        except (WorkspaceError, TimeoutError) as error:
+            SKIPPED.labels("isolation").inc()
+            log.warning("isolation_skipped", node=self.node, error=str(error) or "it took too long")
+        except Exception:
+            # Whatever it was, the rest of the sweep is not to blame.
+            SKIPPED.labels("isolation").inc()
+            log.exception("isolation_failed", node=self.node)
 
     async def _wake(self, workspaces: list[WorkspaceId], source: str) -> None:
         await self.waker.wake_all(workspaces)

@@ -2,7 +2,8 @@
 
 WorkspaceError
 ├── ActionFailed             an actuator call failed                     after retries
-│   └── VolumeInUse          … because a container holds the volume
+│   ├── VolumeInUse          … because a container holds the volume
+│   └── Unrestorable         … because no archive could give it back      at once
 ├── Unreachable              Docker, S3 or node not reachable            after retries
 ├── OperationTimeout         the whole operation took too long           at once
 ├── DataLost                 data that can't be recovered                at once
@@ -37,6 +38,8 @@ class WorkspaceError(Exception):
     """
 
     reason: ClassVar[ErrorReason]
+    lasting: ClassVar[bool] = False
+    """No retry would mend it, though others of its reason are tried again."""
 
     def __init__(self, message: str, words: str = "") -> None:
         super().__init__(message)
@@ -49,6 +52,12 @@ class ActionFailed(WorkspaceError):
 
 class VolumeInUse(ActionFailed):
     """Nothing was removed."""
+
+
+class Unrestorable(ActionFailed):
+    """The home holds what could not be extracted again."""
+
+    lasting = True
 
 
 class Unreachable(WorkspaceError):

@@ -30,10 +30,10 @@ def chromium() -> str:
 
 
 @asynccontextmanager
-async def launched(program: str) -> AsyncIterator[Browser]:
+async def launched(program: str, *options: str) -> AsyncIterator[Browser]:
     """A browser with a profile of its own, gone at the end."""
     async with async_playwright() as started:
-        browser = await started.chromium.launch(executable_path=program, args=OPTIONS)
+        browser = await started.chromium.launch(executable_path=program, args=[*OPTIONS, *options])
         try:
             yield browser
         finally:

@@ -10,6 +10,7 @@ SHARED = ("tests/nodes/", "tests/web/", "tests/proxy/", "tests/cli/test_up.py")
 ON_THE_DEFAULT_NETWORK = (
     "tests/adapters/test_docker_hardening.py",
     "tests/adapters/test_docker_isolation.py",
+    "tests/adapters/test_docker_surroundings.py",
     "tests/docs/test_firewall.py",
 )
 """Those of their tests that end in [engine] share one bridge, and each has packet filter rules for it: what one of them

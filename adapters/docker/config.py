@@ -51,6 +51,8 @@ class DockerConfig:
     """Names the volume that tells the node's engine from others; None: any engine will do."""
     blocked_networks: tuple[str, ...] = (LINK_LOCAL,)
     """Networks that workspaces can't reach, name servers in them excepted."""
+    services: tuple[tuple[str, int], ...] = ()
+    """Host and port of what codehub itself uses: closed to workspaces where it is off the internet."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", self.installation):

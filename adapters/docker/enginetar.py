@@ -7,6 +7,7 @@ from docker import APIClient
 from docker.types import CancellableStream
 
 from adapters.docker.failures import FAILURES, translate
+from domain.errors import Unrestorable
 
 _CHUNK = 1024 * 1024
 
@@ -21,16 +22,26 @@ class EngineTar:
     total: int | None = None
     sockets: int | None = None
 
-    def __init__(self, api: APIClient, container: str, path: str, where: str) -> None:
+    def __init__(self, api: APIClient, container: str, path: str, where: str, most: int | None = None) -> None:
+        """`most`: bytes that could be restored."""
         # Not by `get_archive`, which keeps the response to itself: it has to be closed while a thread reads from it.
         url = api._url("/containers/{0}/archive", container)  # type: ignore[attr-defined] # noqa: SLF001
         self._response = api._get(url, params={"path": path}, stream=True)  # type: ignore[attr-defined] # noqa: SLF001
         api._raise_for_status(self._response)  # type: ignore[attr-defined] # noqa: SLF001
         self._where = where
+        self._most = most
 
     def __iter__(self) -> Iterator[bytes]:
+        read = 0
         try:
-            yield from self._response.iter_content(_CHUNK)
+            for chunk in self._response.iter_content(_CHUNK):
+                read += len(chunk)
+                if self._most is not None and read > self._most:
+                    raise Unrestorable(
+                        f"it holds more than the {self._most} bytes of its disk: files with holes, which the engine"
+                        " fills with zeros; make them smaller, or let a worker on the engine's host archive it"
+                    )
+                yield chunk
         except FAILURES as error:
             raise translate(error, self._where) from error
 

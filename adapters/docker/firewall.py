@@ -1,4 +1,5 @@
-"""Packet filter rules that keep workspaces away from the machine's own ports, other bridges and cloud metadata.
+"""Packet filter rules that keep workspaces away from the machine's own ports, other bridges, other nodes, codehub's
+services and cloud metadata.
 
 Docker lets every container reach the machine itself, on any of its addresses. Between its bridges it puts rules of
 its own, but those are gone as soon as a second engine starts on the machine, or somebody reloads the firewall.
@@ -9,16 +10,16 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import structlog
 
+from adapters.docker.bridges import inner_bridges
+from adapters.docker.rules import BRIDGES, NOTHING, Closed, Rule, forward_chain, missing, ours, wanted
+
 log = structlog.get_logger()
 
 IPTABLES_TIMEOUT = 10
-BRIDGES = ("docker+", "br-+", "ch-+", "chub-+")
-"""How Docker names its bridges, and codehub: where other containers are. The plus sign stands for anything."""
 
 
 @dataclass(slots=True)
@@ -27,57 +28,59 @@ class Firewall:
 
     bridge: str
     owner: str
-    blocked_networks: tuple[str, ...]
-    _warned: bool = field(default=False, init=False)
+    closed: Closed = NOTHING
+    _warned: str | None = field(default=None, init=False)
 
-    def ensure(self) -> None:
-        """Put in what is missing, or say once that it can't be done."""
-        obstacle = self._obstacle()
+    def ensure(self) -> str | None:
+        """Put in what is missing, and take out what is not wanted any more. What kept it from that, where it could have
+        been done; where it can't be, that is said once."""
+        obstacle, failure = self._obstacle(), None
         if obstacle is None:
             try:
-                for chain, rule in self._rules():
-                    if not _iptables("-C", chain, *rule):
-                        self._insert(chain, rule)
+                self._put_right()
             except (OSError, subprocess.SubprocessError) as error:
-                obstacle = f"iptables failed: {error}"
-        if obstacle is not None and not self._warned:
-            self._warned = True
+                obstacle = failure = f"iptables failed: {error}"
+        if obstacle is not None and obstacle != self._warned:
             log.warning(
                 "workspaces_can_reach_the_host",
                 bridge=self.bridge,
                 reason=obstacle,
-                detail="services of this machine that listen on 0.0.0.0 can be reached from workspaces: "
-                "let them listen on 127.0.0.1, or add a rule that drops what comes in from the bridge",
+                detail="services of this machine that listen on 0.0.0.0 can be reached from workspaces, and so can "
+                "other nodes: let them listen on 127.0.0.1, or add a rule that drops what comes in from the bridge",
             )
+        self._warned = obstacle
+        return failure
 
     def remove(self) -> None:
         """Take out what `ensure` put in, also where two processes put it in twice."""
         if _can_filter() is not None:
             return
-        for chain, rule in self._rules():
-            while _iptables("-D", chain, *rule):
-                pass
+        try:
+            for rule in ours(_listing(), self.bridge, self.owner):
+                _iptables("-D", rule)
+        except (OSError, subprocess.SubprocessError) as error:
+            log.warning("firewall_rules_stay", bridge=self.bridge, error=str(error))
 
-    def _rules(self) -> Iterator[tuple[str, list[str]]]:
-        """Each names the bridge: whoever clears up after an engine that is gone finds them by it."""
-        mark = ["-m", "comment", "--comment", f"codehub:{self.owner}"]
-        # What answers a connection from outside (the published port's) must pass.
-        opened_here = ["-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED"]
-        yield "INPUT", ["-i", self.bridge, *opened_here, *mark, "-j", "DROP"]
-        forward = "DOCKER-USER" if _iptables("-S", "DOCKER-USER") else "FORWARD"
-        for other in BRIDGES:
-            yield forward, ["-i", self.bridge, "-o", other, *mark, "-j", "DROP"]
-        for network in self.blocked_networks:
-            for protocol in ("tcp", "udp"):
-                # Some clouds have their name server at the metadata service's address.
-                other_than_dns = ["-p", protocol, "!", "--dport", "53"]
-                yield forward, ["-i", self.bridge, "-d", network, *other_than_dns, *mark, "-j", "DROP"]
-
-    def _insert(self, chain: str, rule: list[str]) -> None:
-        # First place: a general ACCEPT further up would let everything pass.
-        if not _iptables("-I", chain, "1", *rule):
-            raise OSError(f"rule refused: {chain} {' '.join(rule)}")
-        log.info("firewall_rule_added", chain=chain, bridge=self.bridge)
+    def _put_right(self) -> None:
+        """One look, as a rule, and nothing to do."""
+        listing = _listing()
+        there = ours(listing, self.bridge, self.owner)
+        rules = wanted(self.bridge, self.owner, forward_chain(listing), _bridges(), self.closed)
+        put_in, is_read = 0, True
+        for rule in missing(there, rules):
+            if _iptables("-C", rule):
+                is_read = False  # this iptables writes it in another way
+                continue
+            # First place: a general ACCEPT further up would let everything pass.
+            if not _iptables("-I", rule):
+                raise OSError(f"rule refused: {rule.chain} {' '.join(rule.words)}")
+            put_in += 1
+        # By now all that is to be closed is. A rule too many does less harm than one too few.
+        left = missing(rules, there) if is_read and self.closed.is_all else []
+        for rule in left:
+            _iptables("-D", rule)
+        if put_in or left:
+            log.info("firewall_changed", bridge=self.bridge, put_in=put_in, taken_out=len(left))
 
     def _obstacle(self) -> str | None:
         try:
@@ -85,6 +88,11 @@ class Firewall:
         except OSError:
             return "the engine's network is not on this machine"
         return _can_filter()
+
+
+def _bridges() -> list[str]:
+    docker = tuple(name.removesuffix("+") for name in BRIDGES)
+    return [*BRIDGES, *(name for name in inner_bridges() if not name.startswith(docker))]
 
 
 def _can_filter() -> str | None:
@@ -95,8 +103,19 @@ def _can_filter() -> str | None:
     return None
 
 
-def _iptables(*arguments: str) -> bool:
-    done = subprocess.run(
-        ["iptables", "-w", "5", *arguments], capture_output=True, timeout=IPTABLES_TIMEOUT, check=False
+def _listing() -> str:
+    done = _run("-S")
+    if done.returncode:
+        raise OSError(done.stderr.strip())
+    return done.stdout
+
+
+def _iptables(command: str, rule: Rule) -> bool:
+    place = ("1",) if command == "-I" else ()
+    return _run(command, rule.chain, *place, *rule.words).returncode == 0
+
+
+def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["iptables", "-w", "5", *arguments], capture_output=True, text=True, timeout=IPTABLES_TIMEOUT, check=False
     )
-    return done.returncode == 0

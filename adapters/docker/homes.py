@@ -7,13 +7,14 @@ root of its own: nothing in a tar can leave the volume.
 
 import asyncio
 import io
+import os
 import shutil
 import socket
 import struct
 import tarfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from time import monotonic
@@ -23,7 +24,7 @@ from uuid import uuid4
 
 import structlog
 from docker import APIClient
-from docker.types import HostConfig, Mount
+from docker.types import Mount
 
 from adapters.archive_store import Fence
 from adapters.docker.config import DockerConfig
@@ -32,6 +33,7 @@ from adapters.docker.engine import Engine
 from adapters.docker.enginetar import EngineTar
 from adapters.docker.failures import Conflict, NoImage, NotThere
 from adapters.docker.labels import ROLE, Labels, Role
+from adapters.docker.spec import NEVER_RUN
 from adapters.docker.volumes import FENCE_SECONDS, ForeignVolume, Home, Volumes, foreign
 from adapters.homes import HomeSink, HomeStream
 from adapters.transfer.closing import closing, started
@@ -57,6 +59,7 @@ class DockerHomes:
     direct: bool = True
     """Whether to read and write volumes that this process can reach itself without the engine."""
     fence_seconds: float = FENCE_SECONDS
+    _mapped: dict[Path, bool] = field(default_factory=dict, init=False)
 
     @asynccontextmanager
     async def read(self, workspace_id: WorkspaceId) -> AsyncIterator[HomeStream]:
@@ -68,8 +71,14 @@ class DockerHomes:
             async with closing(stream):
                 yield stream
             return
+        # A home that was whole on its disk, and comes out larger than that, consists of holes. They would come back as
+        # zeros, for which there is no room: ever again, and the volume would be gone.
+        in_sight = await self._in_sight(workspace_id)
+        most = await self.engine.compute(lambda: _disk_size(in_sight)) if in_sight else None
         async with self._io(workspace_id, OperationId("read")) as container:
-            with await self.engine.transfer(lambda api: EngineTar(api, container, f"/{TOP}", self.engine.where)) as tar:
+            with await self.engine.transfer(
+                lambda api: EngineTar(api, container, f"/{TOP}", self.engine.where, most)
+            ) as tar:
                 yield tar
 
     async def ensure_unused(self, workspace_id: WorkspaceId) -> None:
@@ -148,11 +157,10 @@ class DockerHomes:
                 name=f"{volume_name(workspace_id)}-io",
                 labels=labels,
                 network_disabled=True,
-                host_config=HostConfig(
-                    version=api.api_version,
-                    mounts=[Mount(f"/{TOP}", volume_name(workspace_id), type="volume", no_copy=True)],
-                    network_mode="none",
-                ),
+                host_config={
+                    "Mounts": [Mount(f"/{TOP}", volume_name(workspace_id), type="volume", no_copy=True)],
+                    **NEVER_RUN,
+                },
             )
             return str(made["Id"])
 
@@ -218,13 +226,24 @@ class DockerHomes:
     async def _directory(self, workspace_id: WorkspaceId) -> Path | None:
         if not await self.engine.compute(lambda: is_local(self.engine.where)):
             return None
-        info: dict[str, Any] = await self.engine.look(lambda api: api.info())
-        if shutil.which("tar") is None or _maps_users(info):
+        if shutil.which("tar") is None:
             return None
         found = await self.engine.look(lambda api: api.inspect_volume(volume_name(workspace_id)))
         if found.get("Driver") != "local" or found.get("Options"):
             return None
+        if await self._maps_users(Path(found["Mountpoint"]).parent.parent):
+            return None
         return await self.engine.compute(lambda: _readable(Path(found["Mountpoint"])))
+
+    async def _maps_users(self, folder: Path) -> bool:
+        """Whether the owners on disk are other numbers than those that the engine takes and gives. An engine that does
+        so has a folder of volumes of its own for it: so of each it is asked once, which takes as long as a small home.
+        """
+        if folder not in self._mapped:
+            info: dict[str, Any] = await self.engine.look(lambda api: api.info())
+            options = info.get("SecurityOptions") or []
+            self._mapped[folder] = any(option.startswith(("name=userns", "name=rootless")) for option in options)
+        return self._mapped[folder]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +286,9 @@ def is_local(where: str) -> bool:
         return False
 
 
-def _maps_users(info: dict[str, Any]) -> bool:
-    """Whether the owners on disk are other numbers than those that the engine takes and gives."""
-    return any(option.startswith(("name=userns", "name=rootless")) for option in info.get("SecurityOptions") or [])
+def _disk_size(path: Path) -> int | None:
+    info = os.statvfs(path)
+    return info.f_blocks * info.f_frsize or None
 
 
 def _readable(directory: Path) -> Path | None:

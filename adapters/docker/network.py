@@ -11,6 +11,7 @@ from adapters.docker.engine import Engine
 from adapters.docker.failures import NotThere
 from adapters.docker.firewall import Firewall
 from adapters.docker.labels import Labels, Role
+from adapters.docker.surroundings import Neighbours, Surroundings
 from domain.errors import ActionFailed
 
 log = structlog.get_logger()
@@ -36,15 +37,19 @@ async def closed_bridge(engine: Engine) -> str:
 
 
 class Network:
-    def __init__(self, engine: Engine, config: DockerConfig) -> None:
+    def __init__(
+        self, engine: Engine, config: DockerConfig, aside: Engine | None = None, neighbours: Neighbours | None = None
+    ) -> None:
+        """`aside` is asked for what a sweep needs, so that it does not wait behind starts."""
         self.name = config.network
         # The engine allows two networks of one name, but not two of one bridge: fixing the bridge's name makes
         # it the engine that refuses the second of two workers. The kernel takes 15 characters.
         self.bridge = f"ch-{hashlib.sha256(self.name.encode()).hexdigest()[:10]}"
         self._is_the_engines = config.engines_network
-        self._engine = engine
+        self._engine, self._aside = engine, aside or engine
         self._labels = Labels(config.installation)
-        self._firewall = Firewall(self.bridge, config.installation, config.blocked_networks)
+        self._surroundings = Surroundings(config, neighbours)
+        self._firewall = Firewall(self.bridge, config.installation)
         self._lock = asyncio.Lock()
         self._fresh_until = 0.0
 
@@ -60,8 +65,17 @@ class Network:
                 self._firewall.bridge = await closed_bridge(self._engine)
             else:
                 await self._ensure_network()
-            await self._engine.compute(self._firewall.ensure)
+            await self._filter()
             self._fresh_until = now() + RECHECK_SECONDS
+
+    async def isolate(self) -> None:
+        """The rules are in place, also where somebody has just taken them away. Raises ActionFailed."""
+        async with self._lock:
+            if self._is_the_engines:
+                self._firewall.bridge = await closed_bridge(self._aside)
+            failure = await self._filter()
+        if failure is not None:
+            raise ActionFailed(failure)
 
     def forget(self) -> None:
         """Look again at the next start."""
@@ -77,6 +91,10 @@ class Network:
                 for found in await self._ours():
                     await self._remove(found["Id"])
             await self._engine.compute(self._firewall.remove)
+
+    async def _filter(self) -> str | None:
+        self._firewall.closed = await self._surroundings.look()
+        return await self._aside.compute(self._firewall.ensure)
 
     async def _remove(self, network_id: str) -> None:
         try:

@@ -17,6 +17,7 @@ from adapters.docker.images import Images
 from adapters.docker.network import Network
 from adapters.docker.readiness import answers
 from adapters.docker.starting import Starting
+from adapters.docker.surroundings import Neighbours
 from adapters.docker.volumes import Home, Volumes
 from adapters.runtime import PortsTaken, none_taken
 from domain.errors import ActionFailed, WorkspaceError
@@ -33,15 +34,15 @@ _ASIDE = 3
 class DockerRuntime:
     """`adapters.runtime.Runtime` on Docker. Nothing is connected before the first call."""
 
-    def __init__(self, config: DockerConfig) -> None:
+    def __init__(self, config: DockerConfig, neighbours: Neighbours | None = None) -> None:
         self.config = config
         self._engine = Engine(config)
         self._containers = Containers(self._engine, config)
         self._volumes = Volumes(self._engine, config)
-        self._network = Network(self._engine, config)
         # What is asked of the node as a whole has threads and connections of its own: behind a hundred starts it would
         # come so late that the node is taken for lost.
         self._aside = Engine(replace(config, pool_size=_ASIDE))
+        self._network = Network(self._engine, config, self._aside, neighbours)
         self._all_containers = Containers(self._aside, config)
         self._all_volumes = Volumes(self._aside, config)
         self._starting = Starting(self._containers, self._volumes, Images(self._engine), self._network, config)
@@ -128,6 +129,9 @@ class DockerRuntime:
         watch = DockerWatch(self._engine, self.config.installation)
         self._watches.add(watch)
         return watch
+
+    async def isolate(self) -> None:
+        await self._network.isolate()
 
     async def ensure_network(self) -> None:
         """The first start does it, too."""

@@ -7,6 +7,22 @@ from adapters.docker.labels import Labels, Role
 from domain.model import OperationId, WorkspaceId
 from domain.naming import volume_name
 
+NO_RIGHTS: dict[str, Any] = {
+    "Privileged": False,
+    "CapDrop": ["ALL"],
+    "SecurityOpt": ["no-new-privileges"],
+}
+_LITTLE = 16 * 1024**2
+NEVER_RUN: dict[str, Any] = {
+    **NO_RIGHTS,
+    "Memory": _LITTLE,
+    "MemorySwap": _LITTLE,
+    "NanoCpus": 100_000_000,
+    "PidsLimit": 1,
+    "NetworkMode": "none",
+}
+"""For containers that are only made so that the engine reaches files: should one be started, it can do nothing."""
+
 
 def container_spec(
     config: DockerConfig,
@@ -35,9 +51,7 @@ def container_spec(
         "NetworkMode": config.network,
         "PortBindings": {port: [{"HostIp": config.publish_host, "HostPort": str(host_port or "")}]},
         "RestartPolicy": {"Name": "no"},
-        "Privileged": False,
-        "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges"],
+        **NO_RIGHTS,
         "Memory": limits.memory,
         "MemorySwap": limits.memory,
         "NanoCpus": int(limits.cpus * 1e9),

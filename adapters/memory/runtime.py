@@ -140,6 +140,9 @@ class MemoryRuntime:
         if self.volumes.pop(workspace_id, None):
             self._changed(workspace_id)
 
+    async def isolate(self) -> None:
+        """Nothing runs here."""
+
     def watch(self) -> "MemoryWatch":
         watch = MemoryWatch(reachable=not self._unreachable)
         self._watches.add(watch)

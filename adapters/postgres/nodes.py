@@ -191,6 +191,11 @@ class Nodes:
     async def entries(self) -> list[NodeEntry]:
         return [_entry(row) for row in await self.database.fetch(_LIST, None, self.lost_after)]
 
+    async def addresses(self) -> list[str]:
+        """Where workspaces' ports are published, also of nodes that are lost."""
+        rows = await self.database.fetch("SELECT DISTINCT address FROM nodes WHERE removed_at IS NULL")
+        return [row["address"] for row in rows]
+
     async def get(self, name: str) -> NodeEntry | None:
         row = await self.database.fetchrow(_LIST, name, self.lost_after)
         return _entry(row) if row else None

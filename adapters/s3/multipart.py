@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from io import BytesIO
 from typing import TYPE_CHECKING
 
 from adapters.s3.client import translated
+from adapters.s3.signing import Summed
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
@@ -48,13 +48,15 @@ class Multipart:
 
     async def _send(self, number: int, body: bytes, free: asyncio.Semaphore, places: int) -> "CompletedPartTypeDef":
         try:
+            watched = await asyncio.to_thread(_Watched, body, self.moved)
             with translated(self.key):
                 answer = await self.client.upload_part(
                     Bucket=self.bucket,
                     Key=self.key,
                     UploadId=self.upload_id,
                     PartNumber=number,
-                    Body=_Watched(body, self.moved),
+                    Body=watched,
+                    ChecksumCRC32=watched.crc32,
                 )
             return {"PartNumber": number, "ETag": answer["ETag"]}
         finally:
@@ -62,7 +64,7 @@ class Multipart:
                 free.release()
 
 
-class _Watched(BytesIO):
+class _Watched(Summed):
     """Read piece by piece, as the connection takes them."""
 
     def __init__(self, body: bytes, moved: Moved) -> None:

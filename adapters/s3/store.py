@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import structlog
 from botocore.exceptions import ClientError
 
-from adapters.archive_store import LARGEST_SMALL, Fence, OpenUpload, SmallObject, StoredObject
+from adapters.archive_store import DELETED_AT_ONCE, LARGEST_SMALL, Fence, OpenUpload, SmallObject, StoredObject
 from adapters.s3.client import NotStored, S3Config, code_of, is_missing, open_client, translated
 from adapters.s3.multipart import Moved, Multipart
+from adapters.transfer.bridge import in_thread
 from adapters.transfer.flush import Keeping, keeping
 from domain.errors import ActionFailed, DataLost, Unreachable
 from domain.observation import Presence
@@ -19,7 +21,7 @@ from domain.observation import Presence
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
     from types_aiobotocore_s3.literals import BucketLocationConstraintType
-    from types_aiobotocore_s3.type_defs import GetObjectOutputTypeDef, ObjectIdentifierTypeDef
+    from types_aiobotocore_s3.type_defs import CompletedPartTypeDef, GetObjectOutputTypeDef, ObjectIdentifierTypeDef
 
 log = structlog.get_logger()
 
@@ -27,8 +29,6 @@ _CHUNK = 1024 * 1024
 _RESUMES = 3
 _NO_TAG = f'"{"0" * 32}"'
 """Of no object."""
-_DELETED_AT_ONCE = 100
-"""S3 takes a thousand, but a store that is busy answers for so many too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class S3ArchiveStore:
     disk: Keeping | None = None
     """Of a store on this machine that leaves it to others to flush what it has taken."""
     _marks: dict[str, int] = field(default_factory=dict, init=False)
-    """Of each upload: what the disk fails to keep from then on may be of it."""
+    """Of each object that was written: what the disk fails to keep from then on may be of it."""
 
     async def observe(self, key: str) -> Presence:
         try:
@@ -64,34 +64,23 @@ class S3ArchiveStore:
         # An upload begun before this is ended here; one begun after it finds itself superseded at its fence. So no
         # former attempt can put its object in the place of ours, however late it wakes up.
         await fence()
-        await self.end_uploads(key)
-        if self.disk is not None:
-            self._marks[key] = self.disk.mark()
+        await self.end_uploads(key, fence)
+        self._mark(key)
         upload_id = ""
         try:
-            upload_id = await self._begun(key, fence)
+            upload_id, asked_again = await self._begun(key)
+            # Where it was asked again, the store may have begun one each time, and only the last answer was heard. That
+            # took its time, too: somebody may have taken over.
             await fence()
-            upload = Multipart(self.client, self.bucket, key, upload_id, moved)
-            # In a task of its own: before Python 3.13, a group whose task fails at its end leaves the task that it runs
-            # in marked as cancelled, and then a timeout around it shows as a cancellation.
-            done = await asyncio.create_task(upload.send(parts))
-            await fence()
-            try:
-                with translated(key):
-                    await self.client.complete_multipart_upload(
-                        Bucket=self.bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": done}
-                    )
-            except NotStored:
-                # Also where it was completed, the answer was lost, and the client asked once more. Whose bytes they
-                # are shows when they are read back.
-                if await self.size(key) != upload.size:
-                    raise
+            if asked_again:
+                await self._end_others(key, upload_id, fence)
+            await self._send(Multipart(self.client, self.bucket, key, upload_id, moved), parts, fence)
         except BaseException:
             await asyncio.shield(self._abandoned(key, upload_id, fence))
             raise
 
-    async def end_uploads(self, key: str) -> None:
-        await self._end_others(key, "")
+    async def end_uploads(self, key: str, fence: Fence) -> None:
+        await self._end_others(key, "", fence)
 
     async def download(self, key: str) -> AsyncIterator[bytes]:
         position, tag, failures = 0, "", 0
@@ -141,6 +130,7 @@ class S3ArchiveStore:
             return None
 
     async def replace(self, key: str, body: bytes, former: SmallObject | None) -> bool:
+        self._mark(key)
         try:
             await self._put(key, body, former)
         except ActionFailed as error:
@@ -166,8 +156,10 @@ class S3ArchiveStore:
 
     async def settle(self, key: str) -> None:
         if self.disk is not None:
-            await asyncio.to_thread(self.disk.keep, self._marks.get(key, self.disk.mark()))
-            # Only now: what the disk did not keep is still read back from memory by the next attempt.
+            keep = partial(self.disk.keep, self._marks.get(key, self.disk.mark()))
+            # Not in a thread that others wait for: a disk may take minutes.
+            await in_thread(keep, "settle")
+            # Only now: what the disk did not keep can still be read back from memory.
             self._marks.pop(key, None)
 
     async def list_objects(self) -> AsyncIterator[StoredObject]:
@@ -182,8 +174,8 @@ class S3ArchiveStore:
 
     async def delete(self, keys: list[str]) -> dict[str, str]:
         refused: dict[str, str] = {}
-        for start in range(0, len(keys), _DELETED_AT_ONCE):
-            batch: list[ObjectIdentifierTypeDef] = [{"Key": key} for key in keys[start : start + _DELETED_AT_ONCE]]
+        for start in range(0, len(keys), DELETED_AT_ONCE):
+            batch: list[ObjectIdentifierTypeDef] = [{"Key": key} for key in keys[start : start + DELETED_AT_ONCE]]
             with translated("deleting"):
                 answer = await self.client.delete_objects(Bucket=self.bucket, Delete={"Objects": batch})
             for error in answer.get("Errors", []):
@@ -215,6 +207,30 @@ class S3ArchiveStore:
                 Bucket=self.bucket, CreateBucketConfiguration={"LocationConstraint": region}
             )
 
+    async def _send(self, upload: Multipart, parts: AsyncIterator[bytes], fence: Fence) -> None:
+        done: list[CompletedPartTypeDef] | None = None
+        try:
+            # In a task of its own: before Python 3.13, a group whose task fails at its end leaves the task that it runs
+            # in marked as cancelled, and then a timeout around it shows as a cancellation.
+            done = await asyncio.create_task(upload.send(parts))
+            await fence()
+            with translated(upload.key):
+                await self.client.complete_multipart_upload(
+                    Bucket=self.bucket, Key=upload.key, UploadId=upload.upload_id, MultipartUpload={"Parts": done}
+                )
+        except NotStored as error:
+            # Also where it was completed, the answer was lost, and the client asked once more. Whose bytes they
+            # are shows when they are read back.
+            if done and await self.size(upload.key) == upload.size:
+                return
+            await fence()
+            # By a former attempt that was frozen right behind its own fence, or by whoever else owns the store.
+            raise Unreachable(f"somebody ended the upload: {error}") from error
+
+    def _mark(self, key: str) -> None:
+        if self.disk is not None:
+            self._marks[key] = self.disk.mark()
+
     async def _put(self, key: str, body: bytes, former: SmallObject | None) -> None:
         with translated(key):
             if former is None:
@@ -239,31 +255,29 @@ class S3ArchiveStore:
         with translated(key):
             return (await self.client.head_object(Bucket=self.bucket, Key=key))["ContentLength"]
 
-    async def _begun(self, key: str, fence: Fence) -> str:
+    async def _begun(self, key: str) -> tuple[str, bool]:
+        """The upload, and whether the store was asked more than once."""
         with translated(key):
             answer = await self.client.create_multipart_upload(Bucket=self.bucket, Key=key)
-        if answer["ResponseMetadata"]["RetryAttempts"]:
-            # The store may have begun one each time that it was asked, and only the last answer was heard. That took
-            # its time: somebody may have taken over.
-            await fence()
-            await self._end_others(key, answer["UploadId"])
-        return answer["UploadId"]
+        return answer["UploadId"], bool(answer["ResponseMetadata"]["RetryAttempts"])
 
-    async def _end_others(self, key: str, upload_id: str) -> None:
+    async def _end_others(self, key: str, upload_id: str, fence: Fence) -> None:
         async for found in self._uploads(key):
             if found.key == key and found.upload_id != upload_id:
+                # Whoever was frozen since it last asked would end that of the attempt which has taken over.
+                await fence()
                 await self.abort(found)
 
     async def _abandoned(self, key: str, upload_id: str, fence: Fence) -> None:
-        """As far as the store answers, and nobody has taken over; GC ends what is left."""
+        """As far as the store answers; GC ends what is left."""
         with suppress(Exception):
             if upload_id:
                 with translated(key):
                     await self.client.abort_multipart_upload(Bucket=self.bucket, Key=key, UploadId=upload_id)
-            else:
-                # Whether one was begun, and how often, nobody knows.
-                await fence()
-                await self.end_uploads(key)
+        with suppress(Exception):
+            # Whether others were begun, and how often, may not have been heard.
+            await fence()
+            await self.end_uploads(key, fence)
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from io import BytesIO
 import zstandard
 
 from adapters.transfer.tarscan import TarScanner
+from domain.errors import Unrestorable
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -20,10 +21,6 @@ MOST_PARTS = 10_000
 LONGEST_PATH = 3800
 """Bytes. The engine extracts by whole paths, of which Linux takes 4,095 bytes, and what lies beyond that it leaves out
 of a tar without a word: so a directory must leave room for the longest name below it."""
-
-
-class Unrestorable(Exception):
-    """The home holds what could not be extracted again."""
 
 
 def part_size(number: int) -> int:

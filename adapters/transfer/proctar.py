@@ -27,6 +27,7 @@ class ProcessTar:
         self.sockets = 0
         self._words: list[str] = []
         self._over = threading.Event()
+        self._du: subprocess.Popen[bytes] | None = None
         self._tar = subprocess.Popen(
             [
                 "tar",
@@ -73,6 +74,8 @@ class ProcessTar:
     def close(self) -> None:
         """Blocks until tar has ended."""
         self._over.set()
+        if self._du is not None:
+            self._du.kill()
         self._tar.kill()
         self._tar.wait()
         self._listener.join()
@@ -95,7 +98,13 @@ class ProcessTar:
         if self._over.wait(_MEASURED_AFTER):
             return
         with contextlib.suppress(OSError, ValueError, IndexError):
-            used = subprocess.run(
-                ["du", "-s", "--block-size=1", "--", str(directory)], capture_output=True, check=False, timeout=600
+            self._du = subprocess.Popen(
+                ["du", "-s", "--block-size=1", "--", str(directory)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
             )
-            self.total = int(used.stdout.split()[0])
+            if self._over.is_set():
+                # Whoever closed this may have looked for it a moment too early.
+                self._du.kill()
+            self.total = int(self._du.communicate()[0].split()[0])

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import aiohttp
 
+from adapters.docker.spec import NEVER_RUN
 from starter.embedded.errors import EmbeddedError
 from starter.ide.logins import login_for
 from starter.ide.recipe import File
@@ -92,7 +93,8 @@ class Engine:
     async def derive(self, source: str, reference: str, changes: list[str], files: Sequence[File], via: str) -> None:
         """An image from another one, by way of a container named `via` that never runs."""
         await self._remove_container(via)
-        made = await self._call("POST", "/containers/create", params={"name": via}, body={"Image": source})
+        body = {"Image": source, "HostConfig": NEVER_RUN}
+        made = await self._call("POST", "/containers/create", params={"name": via}, body=body)
         try:
             await self._call("PUT", f"/containers/{made['Id']}/archive", params={"path": "/"}, data=_tar(files))
             repository, tag = split(reference)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from activities.gc import GarbageCollector
 from adapters.postgres.database import Database
@@ -118,3 +119,25 @@ def test_a_person_is_told_what_stays() -> None:
     told = _told(GcReport(listed=3, orphans=3, deleted=1, refused=1, refused_keys=["a/b"]), None, Settings())
     assert "  a/b" in told
     assert any(line.startswith("1 waits until") for line in told)
+
+
+async def test_every_call_that_deletes_is_a_sign_of_life(
+    database: Database, store: S3ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of a thousand takes a store that is slow longer than a run may be silent: it would never finish."""
+    monkeypatch.setattr("activities.gc.DELETED_AT_ONCE", 2)
+    await _orphans(database, store, 5)
+    environment, beats, before = ActivityEnvironment(), [0], []
+    environment.on_heartbeat = lambda *_: beats.append(beats[-1] + 1)
+    delete = store.client.delete_objects
+
+    async def noted(**request: Any) -> Any:
+        before.append(beats[-1])
+        return await delete(**request)
+
+    monkeypatch.setattr(store.client, "delete_objects", noted, raising=False)
+    gc = GarbageCollector(Later(database), store, "ours", NOW)
+    report = await environment.run(gc.collect, GcInput())
+    assert report.deleted == 10
+    assert len(before) == 6
+    assert len(set(before)) == len(before)

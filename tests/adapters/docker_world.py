@@ -77,6 +77,10 @@ class DockerWorld:
         self._images.append(tag)
         return tag
 
+    def forget_image(self, tag: str) -> None:
+        """In the end."""
+        self._images.append(tag)
+
     def inside(self, workspace_id: WorkspaceId, command: str) -> tuple[int, str]:
         """Exit code and output of a shell command in the workspace."""
         made = self.api.exec_create(container_name(workspace_id), ["/bin/sh", "-c", command])

@@ -171,7 +171,7 @@ async def test_other_bridges_are_closed_by_our_own_rules(world: DockerWorld, ws:
 async def test_rules_are_put_in_once_and_go_with_the_installation(world: DockerWorld, ws: WorkspaceId) -> None:
     """Workers that come later add nothing; the end of the installation takes them out."""
     rules = _rules(world)
-    assert len(rules) == len(set(rules)) == 7
+    assert len(rules) == len(set(rules)) >= 8
     bridge = world.api.inspect_network(world.config.network)["Options"][BRIDGE]
     assert all(f"-i {bridge} " in rule for rule in rules)
     later = world.another()

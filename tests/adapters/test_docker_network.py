@@ -78,7 +78,7 @@ async def test_an_open_default_network(world: DockerWorld, ws: WorkspaceId, monk
 
 def test_a_machine_without_the_bridge_is_warned_of_once() -> None:
     """Where no rule can be put in, the log says what can be reached and what to do, one time."""
-    firewall = Firewall("ch-nosuch", "test", ())
+    firewall = Firewall("ch-nosuch", "test")
     with capture_logs() as logs:
         firewall.ensure()
         firewall.ensure()

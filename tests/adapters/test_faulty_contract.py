@@ -69,7 +69,7 @@ async def test_a_call_of_the_store_that_failed_is_done_again(s3: S3, method: str
         acts: dict[str, Callable[[], Awaitable[object]]] = {
             "upload": lambda: archives.upload("one/two", parts(), fence),
             "replace": lambda: archives.replace("one/two.meta", b"meta", None),
-            "end_uploads": lambda: archives.end_uploads("one/two"),
+            "end_uploads": lambda: archives.end_uploads("one/two", fence),
             "delete": lambda: archives.delete(["gone"]),
         }
         await store.write("gone", b"soon")

@@ -36,6 +36,9 @@ class KeptHomes:
     kills: Counter[str] = field(default_factory=Counter)
     """How many kills cut off at least one operation of a kind."""
     lost: list[str] = field(default_factory=list)
+    run: set[WorkspaceId] = field(default_factory=set)
+    """Those that go to RUNNING, and not only to STANDBY."""
+    seen_running: int = 0
     _attempts: dict[str, int] = field(default_factory=dict)
 
     async def want(self, workspace: WorkspaceId, desired: DesiredState) -> None:
@@ -47,7 +50,8 @@ class KeptHomes:
         for workspace in self.truth:
             row = await self.bench.row(workspace)
             if row.operation is Operation.NONE and row.phase == row.desired_state.value:
-                back = DesiredState.STANDBY if row.phase is Phase.ARCHIVED else DesiredState.ARCHIVED
+                up = DesiredState.RUNNING if workspace in self.run else DesiredState.STANDBY
+                back = up if row.phase is Phase.ARCHIVED else DesiredState.ARCHIVED
                 await self.want(workspace, back)
 
     async def until(self, phase: Phase, seconds: float = 240) -> None:
@@ -104,6 +108,7 @@ class KeptHomes:
                 row = await self.bench.row(workspace)
                 at_rest = row.operation in {Operation.NONE, Operation.STARTING}
                 if row.phase in {Phase.STANDBY, Phase.RUNNING} and at_rest:
+                    self.seen_running += row.phase is Phase.RUNNING
                     whole = await asyncio.to_thread(self._looks_whole, workspace, before)
                     # Unless it has gone on meanwhile, and the volume with it.
                     if not whole and await self.bench.row(workspace) == row:
@@ -148,7 +153,7 @@ async def _archive_is_whole(archives: ArchiveStore, row: Workspace, before: Snap
     target.mkdir()
     body = b"".join([chunk async for chunk in archives.download(row.archive_key)])
     subprocess.run("zstd -dc | tar xp", shell=True, cwd=target, input=body, check=True, capture_output=True)
-    assert snapshot(target / "home") == before
+    assert holds(target / "home", before)
     subprocess.run(["rm", "-rf", str(target)], check=True)
 
 

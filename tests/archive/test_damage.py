@@ -10,6 +10,7 @@ import zstandard
 from adapters.docker.runtime import DockerRuntime
 from adapters.s3.store import S3ArchiveStore
 from domain.archive import ArchiveMeta
+from domain.errors import Unreachable
 from domain.model import ConditionName, DesiredState, ErrorReason, Phase, WorkspaceId
 from domain.naming import meta_key
 from tests.archive.bench import Bench
@@ -153,6 +154,36 @@ async def test_a_meta_that_is_missing_or_wrong_is_found(damaged: Damaged) -> Non
         else:
             await damaged.archives.write(meta_key(damaged.key), body)
         await damaged.is_refused()
+    await damaged.is_restored()
+
+
+async def test_what_an_attempt_before_had_filled_in_part_goes_with_it(damaged: Damaged) -> None:
+    """Its worker died, and by the next attempt there is no whole archive any more: a partial home keeps no room."""
+    bench, workspace = damaged.bench, damaged.workspace
+    step = await bench.claim(workspace, DesiredState.RUNNING)
+    await bench.runtime.create_volume(workspace, step.op_id)
+    (bench.volumes.path(workspace) / "a part").write_text("of a home")
+    await damaged.archives.write(meta_key(damaged.key), b"{}")
+    assert await bench.operate(workspace, step) is ErrorReason.ARCHIVE_CORRUPTED
+    assert not bench.volumes.exists(workspace)
+    await bench.want_again(workspace)
+    await damaged.is_restored()
+
+
+@pytest.mark.parametrize("times", [1, 10])
+async def test_an_engine_that_is_away_just_then_does_not_hide_the_damage(damaged: Damaged, times: int) -> None:
+    """The partial volume goes as soon as it answers; what the person is told is what they have to mend."""
+    whole = damaged.bench
+    homes, faults = faulty(whole.homes)
+    faults.fail("remove", Unreachable("away"), times=times)
+    damaged.bench = whole.with_parts(homes=homes)
+    await damaged.archives.write(damaged.key, damaged.body[:-1] + bytes([damaged.body[-1] ^ 1]))
+    assert await damaged.restore() is ErrorReason.ARCHIVE_CORRUPTED
+    row = await whole.row(damaged.workspace)
+    assert (row.phase, row.error_count) == (Phase.ERROR, 1)
+    assert whole.volumes.exists(damaged.workspace) == (times > 1)
+    damaged.bench = whole
+    await whole.want_again(damaged.workspace)
     await damaged.is_restored()
 
 

@@ -75,6 +75,17 @@ class Stage:
             await on.until(workspace, lambda row: row.operation is Operation.ARCHIVING, SECONDS)
         return made
 
+    async def stuck_restores(self, on: System, count: int) -> list[WorkspaceId]:
+        """The same of restores."""
+        made = [await on.create(DesiredState.ARCHIVED) for _ in range(count)]
+        for workspace in made:
+            await on.until_phase(workspace, Phase.ARCHIVED, SECONDS)
+            self.proxy.fail(0, method="GET", contains=workspace, ends=".zst")
+            await on.want(workspace, DesiredState.STANDBY)
+        for workspace in made:
+            await on.until(workspace, lambda row: row.operation is Operation.RESTORING, SECONDS)
+        return made
+
 
 @pytest.fixture
 async def stage(
@@ -103,22 +114,23 @@ async def there_and_back(on: System) -> float:
     return time.monotonic() - began
 
 
-async def test_stuck_transfers_delay_nobody_else(stage: Stage) -> None:
+@pytest.mark.parametrize("operation", [Operation.ARCHIVING, Operation.RESTORING])
+async def test_stuck_transfers_delay_nobody_else(stage: Stage, operation: Operation) -> None:
     """Three of four places are taken by transfers that get nowhere: others start, archive and restore as ever."""
     on = await stage.system()
     alone = await there_and_back(on)
-    stuck = await stage.stuck_archives(on, 3)
+    stuck = await (stage.stuck_archives if operation is Operation.ARCHIVING else stage.stuck_restores)(on, 3)
     # A busy machine may spoil a round; transfers that stand in the way spoil all.
     besides: list[float] = []
     while len(besides) < 3 and not any(beside < alone * 3 + 5 for beside in besides):
         besides.append(await there_and_back(on))
     assert min(besides) < alone * 3 + 5, (besides, alone)
     for workspace in stuck:
-        assert (await on.row(workspace)).operation is Operation.ARCHIVING
+        assert (await on.row(workspace)).operation is operation
     # Let go, they end well.
     stage.proxy.heal()
     for workspace in stuck:
-        await on.until_phase(workspace, Phase.ARCHIVED, 60)
+        await on.until_phase(workspace, Phase.ARCHIVED if operation is Operation.ARCHIVING else Phase.STANDBY, 60)
 
 
 async def test_a_stuck_transfer_ends_by_itself(stage: Stage) -> None:
@@ -133,16 +145,17 @@ async def test_a_stuck_transfer_ends_by_itself(stage: Stage) -> None:
     await on.until_phase(workspace, Phase.ARCHIVED, 60)
 
 
-async def test_transfers_that_wait_for_a_place_read_nothing_yet(stage: Stage) -> None:
-    """Hundreds may wait: none of them holds a process, a connection or a container meanwhile."""
-    on = await stage.system()
-    await stage.stuck_archives(on, 7)
-    # The system has four places.
-    await eventually(lambda: stage.homes.calls.count("read") == 4)
+@pytest.mark.parametrize("at_once", [4, 1])
+async def test_transfers_that_wait_for_a_place_read_nothing_yet(stage: Stage, at_once: int) -> None:
+    """Hundreds may wait: none of them holds a process, a connection or a container meanwhile. ARCHIVE_MAX_TRANSFERS are
+    under way at once, four where nobody says otherwise."""
+    on = await stage.system(**({} if at_once == 4 else {"archive_max_transfers": at_once}))
+    await stage.stuck_archives(on, at_once + 2)
+    await eventually(lambda: stage.homes.calls.count("read") == at_once)
     places = on.parts.operator.places[Operation.ARCHIVING]
-    await eventually(lambda: len(places._sent_away) == 3)
-    assert stage.homes.calls.count("read") == 4
-    assert await on.parts.database.fetchval(_UNDER_WAY) == 4
+    await eventually(lambda: len(places._sent_away) == 2)
+    assert stage.homes.calls.count("read") == at_once
+    assert await on.parts.database.fetchval(_UNDER_WAY) == at_once
 
 
 async def test_transfers_that_wait_for_a_place_delay_nobody_else(stage: Stage) -> None:

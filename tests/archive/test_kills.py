@@ -2,10 +2,11 @@
 nothing, and no workspace is ever STANDBY or RUNNING on a partial home.
 
 CI: 9 kills at named points with 3 workspaces each, and random moments until 3 kills have struck each of the two. Full:
-until 201 have, in three tests that can run side by side.
+until 201 have, in three tests that can run side by side, and 30 with homes that the engine reads and writes.
 """
 
 import asyncio
+import os
 import random
 import time
 from pathlib import Path
@@ -32,6 +33,8 @@ ARCHIVING_POINTS = [
 ]
 RESTORING_POINTS = ["restore_renewed", "restore_extracted", "restore_marked"]
 OPERATIONS = (Operation.ARCHIVING, Operation.RESTORING)
+ENGINE = "engine"
+"""The lane in which the engine reads and writes the homes, as for a worker in a container."""
 FULL = [pytest.mark.full, pytest.mark.timeout(7200)]
 
 
@@ -64,24 +67,31 @@ async def test_a_kill_at_every_named_point_loses_nothing(scene: Scene, test_imag
 
 @pytest.mark.parametrize(
     ("kills", "lane"),
-    [(3, "ci"), *(pytest.param(67, lane, marks=FULL) for lane in ("1", "2", "3"))],
+    [
+        (3, "ci"),
+        *(pytest.param(67, lane, marks=FULL) for lane in ("1", "2", "3")),
+        pytest.param(30, ENGINE, marks=FULL),
+    ],
 )
-async def test_kills_at_random_moments_lose_nothing(scene: Scene, kills: int, lane: str) -> None:
-    """Homes on their way there and back at the same time, until that many kills have struck operations of each kind
-    in the middle."""
+async def test_kills_at_random_moments_lose_nothing(scene: Scene, test_image: str, kills: int, lane: str) -> None:
+    """Homes on their way there and back at the same time, half of them as far as RUNNING, until that many kills have
+    struck operations of each kind in the middle."""
     homes, worker = scene.homes, scene.worker
     chance = random.Random(f"{lane} {kills}")
     began = time.monotonic()
     await scene.make(6, _fill, archived=3)
+    await homes.bench.database.execute("UPDATE workspaces SET image_ref = $1", test_image)
+    homes.run = set(list(homes.truth)[::2])
+    mode = {"HOMES_DIRECT": "0" if lane == ENGINE else "1"}
     # A transfer that takes a moment, so that most kills fall into one.
     scene.store.throttle(up=1.5 * MIB, down=3 * MIB)
     async with watched(homes):
-        await worker.start()
+        await worker.start(**mode)
         usual = await _there_and_back(homes)
         worker.kill()
         await homes.struck()
         while min(homes.kills[operation] for operation in OPERATIONS) < kills:
-            await worker.start()
+            await worker.start(**mode)
             await homes.turn()
             fewest = min(OPERATIONS, key=lambda operation: homes.kills[operation])
             async with asyncio.timeout(180):
@@ -95,9 +105,10 @@ async def test_kills_at_random_moments_lose_nothing(scene: Scene, kills: int, la
                 await homes.struck()
             finally:
                 _keep(lane, homes, worker, began)
-        await worker.start()
+        await worker.start(**mode)
         await homes.until_at_rest()
     worker.kill()
+    assert homes.seen_running
     await homes.nothing_is_lost()
     _keep(lane, homes, worker, began, done=True)
     # None of an operation that was completed: the attempt that completed it has ended them.
@@ -133,3 +144,6 @@ def _fill(seed: int, home: Path) -> None:
     (home / "random").write_bytes(random.Random(seed).randbytes(2 * MIB))
     # So that a workspace can run on it.
     home.chmod(0o755)
+    # In whole seconds, which is what the engine's tars keep.
+    for path in sorted(home.rglob("*"), reverse=True):
+        os.utime(path, ns=(0, 10**18), follow_symlinks=False)

@@ -67,7 +67,7 @@ async def followed(person: Person, workspace: WorkspaceId, phase: Phase) -> list
 async def slowly(deploy: Deploy, s3: S3) -> AsyncIterator[Deployment]:
     """A store that takes some seconds for a home: else it is there before anybody could say how long it takes."""
     async with FaultProxy(s3.endpoint) as store:
-        store.throttle(up=12 * 2**20)
+        store.throttle(up=12 * MIB, down=32 * MIB)
         yield await deploy(S3_ENDPOINT=store.url)
 
 
@@ -87,7 +87,9 @@ async def test_a_home_of_every_kind_of_file_goes_there_and_back(slowly: Deployme
         assert api.volumes(filters={"name": volume_name(workspace)})["Volumes"] in (None, [])
 
         assert await person.want(workspace, DesiredState.RUNNING) is Outcome.DONE
-        await followed(person, workspace, Phase.RUNNING)
+        progress = await followed(person, workspace, Phase.RUNNING)
+        assert {one["stage"] for one in progress} == {"TRANSFERRING"}
+        assert any(one["eta_seconds"] and 0 < one["bytes_done"] < one["bytes_total"] for one in progress)
         assert await asyncio.to_thread(snapshot, path_of(api, workspace)) == before
         assert os.getxattr(path_of(api, workspace) / "random-0", "user.note") == b"kept"
         assert (path_of(api, workspace) / "disk image").stat().st_blocks * 512 < MIB

@@ -308,6 +308,25 @@ async def test_a_zombie_that_still_extracts_holds_the_next_attempt_up_and_harms_
     assert bench.home(workspace) == before
 
 
+async def test_a_zombie_that_wakes_while_the_next_attempt_uploads_costs_it_nothing(
+    bench: Bench, archives: S3ArchiveStore
+) -> None:
+    """It stood right behind its fence, about to end what others have open: not the upload that is under way now."""
+    workspace, _ = await bench.workspace(fill)
+    step = await bench.claim(workspace, DesiredState.ARCHIVED)
+    zombie = Zombie(bench, Pause("store", "is_current", 0, after=True))
+    await zombie.begin(workspace, step)
+    newer = Zombie(bench, Pause("store", "is_current", 1, after=True))
+    await newer.begin(workspace, step)
+    assert len([upload async for upload in archives.list_uploads()]) == 1
+    ended = await zombie.wake()
+    assert isinstance(ended, ApplicationError)
+    assert ended.type == "Superseded"
+    assert isinstance(await newer.wake(), Step)
+    row = await bench.drive(workspace, Phase.ARCHIVED)
+    assert row.error_count == 0
+
+
 async def test_two_zombies_of_archiving_harm_nothing(bench: Bench, archives: S3ArchiveStore) -> None:
     """The first commits its archive while the second stands right before the end of its own upload; a third adopts
     what the first committed. Then the second wakes up."""

@@ -3,12 +3,15 @@
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
+
 from bench.growth import Growth
 from bench.part import Part
 from bench.picture import picture
-from bench.report import BEGIN, END, Report
+from bench.report import BEGIN, END, Report, put_between
 from bench.results import Results
 from bench.row import Row
+from bench.storm import LONGEST_SECONDS, longest
 
 
 def _part(name: str, date: str, row: Row, **costs: float) -> Part:
@@ -36,6 +39,30 @@ def test_a_run_of_one_part_leaves_the_others_with_their_own_date(tmp_path: Path)
     assert text.startswith("# Performance\n\nBefore.")
     assert text.endswith("After.\n")
     assert "old" not in text
+
+
+def test_each_tool_writes_between_marks_of_its_own(tmp_path: Path) -> None:
+    """What another one wrote stays; and a file without them is left as it is, or it would grow with every run."""
+    docs = tmp_path / "performance.md"
+    docs.write_text(f"{BEGIN}\ntable\n{END}\nprose\n<!-- bench.start: begin -->\nold\n<!-- bench.start: end -->\n")
+    put_between(docs, "new\n", "bench.start")
+    assert docs.read_text() == (
+        f"{BEGIN}\ntable\n{END}\nprose\n<!-- bench.start: begin -->\nnew\n<!-- bench.start: end -->\n"
+    )
+    docs.write_text("prose\n")
+    with pytest.raises(ValueError, match=r"bench\.start: begin"):
+        put_between(docs, "new\n", "bench.start")
+    assert docs.read_text() == "prose\n"
+
+
+def test_one_stall_misses_the_goal_however_short_the_other_waits(tmp_path: Path) -> None:
+    """The median of the waits would hide it."""
+    waits = [1.0, 2.0, LONGEST_SECONDS + 1, 2.0, 1.0]
+    row = longest("wait", waits)
+    assert row.met is False
+    assert row.note == "the worst of 5 rounds: 1, 2, 31, 2, 1"
+    Report(tmp_path / "p.md").keep(_part("scale", "2026-01-01", row))
+    assert "0 of 1 goals are met" in (tmp_path / "p.md").read_text()
 
 
 def test_goals_and_what_could_not_be_measured_are_counted(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,10 +96,3 @@ async def test_only_what_was_asked_for_is_run_and_worlds_without_it_are_not_open
 def test_every_part_has_its_place_in_the_table() -> None:
     """One that is not in the order would be lost from it."""
     assert sorted(name for world in WORLDS for name in world.parts) == sorted(ORDER)
-
-
-def test_sizes_differ_only_where_they_should() -> None:
-    """The full run is the plain one and one more archive."""
-    from bench.sizes import FULL, PLAIN
-
-    assert replace(FULL, memory_of=None) == PLAIN

@@ -21,10 +21,11 @@ from temporalio.service import RPCStatusCode
 from adapters.docker.network import BRIDGE, ICC
 from adapters.s3.client import S3Config
 from adapters.s3.store import S3ArchiveStore, open_store
-from settings import Settings
+from settings import Settings, load_settings
 from starter.commands.checks import s3 as checked_s3
 from starter.commands.checks.clock import compared
 from starter.commands.checks.finding import Finding, Status, collected
+from starter.commands.checks.machine import check_settings
 from starter.commands.checks.postgres import judged
 from starter.commands.checks.s3 import check_s3
 from tests.api.world import until
@@ -150,6 +151,25 @@ async def test_an_engine_that_is_old_and_full(nobody: Cli, tmp_path: Path) -> No
     assert "WORKSPACE_IMAGE" in found["warning"][1]["advice"]
     assert "Make room on the engine's disk" in found["failed"][0]["advice"]
     assert "--icc=false" in findings(opened, "Docker")["failed"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "warned"),
+    [
+        ({"CODEHUB_URL": "http://10.0.0.5:8000", "NODE_ADDRESS": "10.0.0.5"}, True),
+        ({"CODEHUB_HOST": "10.0.0.5", "NODE_ADDRESS": "10.0.0.5"}, True),
+        ({"CODEHUB_HOST": "0.0.0.0", "NODE_ADDRESS": "10.0.0.5"}, True),
+        ({"CODEHUB_URL": "https://10.0.0.5", "NODE_ADDRESS": "10.0.0.5"}, False),
+        ({"CODEHUB_URL": "http://10.0.0.6", "NODE_ADDRESS": "10.0.0.5"}, False),
+        ({"CODEHUB_URL": "http://nowhere.invalid", "NODE_ADDRESS": "10.0.0.5"}, False),
+        ({"CODEHUB_HOST": "10.0.0.5", "NODE_ADDRESS": "10.0.0.5", "TRUSTED_PROXIES": "10.0.0.9"}, False),
+        ({}, False),
+    ],
+)
+async def test_logins_that_workspaces_ports_would_get(environment: dict[str, str], *, warned: bool) -> None:
+    """Plain HTTP on the address that ports of workspaces are published on: cookies don't keep ports apart."""
+    found = await collected(check_settings(load_settings(environment)))
+    assert any("browsers send its login" in one.message for one in found) is warned
 
 
 @pytest.fixture

@@ -7,13 +7,14 @@ from typing import Any, cast
 from uuid import uuid4
 
 import pytest
+from prometheus_client import REGISTRY
 
 from adapters.archive_store import Fence, unfenced
 from adapters.memory.runtime import MemoryRuntime
 from adapters.postgres.attention import Attention
-from adapters.postgres.database import Database
+from adapters.postgres.database import Database, DatabaseUnavailable
 from coordinator.observer import Observer
-from domain.errors import Unreachable
+from domain.errors import ActionFailed, Unreachable
 from domain.model import OperationId, WorkspaceId
 from domain.observation import Resources
 
@@ -33,6 +34,11 @@ class Stumbling(Attention):
         return []
 
 
+class Away(Attention):
+    async def drifted(self, node: str, seen: Mapping[WorkspaceId, Resources]) -> list[WorkspaceId]:
+        raise DatabaseUnavailable
+
+
 class Noting:
     def __init__(self) -> None:
         self.sweeps = 0
@@ -43,6 +49,9 @@ class Noting:
 
     async def deleted(self, among: Sequence[WorkspaceId]) -> list[WorkspaceId]:
         return list(among)
+
+    async def failed_to_start(self, node: str, among: Sequence[WorkspaceId]) -> list[WorkspaceId]:
+        return []
 
 
 class NobodyToWake:
@@ -64,6 +73,50 @@ async def test_whoever_listens_again_looks_at_what_was_missed() -> None:
             runtime.unreachable = True
             with pytest.raises(Unreachable):
                 await following
+
+
+class Leaky(MemoryRuntime):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+        self.asked = 0
+
+    async def isolate(self) -> None:
+        self.asked += 1
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [ActionFailed("iptables failed"), Unreachable("away"), TimeoutError(), Unforeseen()])
+async def test_rules_that_are_not_put_back_end_no_sweep(error: Exception) -> None:
+    """It is counted, and everything else is looked at all the same. Where nothing runs, nobody is asked."""
+    attention, runtime = Noting(), Leaky(error)
+    observer = Observer("here", cast("Any", attention), runtime, cast("Any", NobodyToWake()))
+    ws, before = WorkspaceId(str(uuid4())), _skipped()
+    await runtime.create_volume(ws, OperationId("op"))
+    await observer.sweep()
+    assert runtime.asked == 0
+    await runtime.create_volume(ws, OperationId("op"))
+    await runtime.start(ws, "image", OperationId("op"))
+    await observer.sweep()
+    assert (runtime.asked, _skipped() - before) == (1, 1)
+    assert attention.sweeps == 2
+    assert not runtime.volumes, "what is left of a deleted workspace was cleared up"
+
+
+async def test_rules_are_put_back_while_the_database_is_away() -> None:
+    """They need none."""
+    runtime = Leaky(ActionFailed(""))
+    observer = Observer("here", Away(cast("Any", None)), runtime, cast("Any", NobodyToWake()))
+    ws = WorkspaceId(str(uuid4()))
+    await runtime.create_volume(ws, OperationId("op"))
+    await runtime.start(ws, "image", OperationId("op"))
+    with pytest.raises(DatabaseUnavailable):
+        await observer.sweep()
+    assert runtime.asked == 1
+
+
+def _skipped() -> float:
+    return REGISTRY.get_sample_value("codehub_skipped_total", {"loop": "isolation"}) or 0.0
 
 
 async def test_a_checker_that_ends_ends_the_following() -> None:

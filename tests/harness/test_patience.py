@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 
@@ -14,6 +15,7 @@ from adapters.archive_store import ArchiveObserver
 from domain.errors import Unreachable
 from domain.model import DesiredState, Operation, Phase, WorkspaceId
 from domain.observation import Presence
+from domain.progress import Stage, as_told
 from tests.harness.bench import Bench
 from tests.harness.scenarios import IMAGE
 from workflows.messages import OperateInput, Step
@@ -61,6 +63,31 @@ async def test_patience_ends(direct: Bench) -> None:
         await _operator(direct, 1, lambda _: True).run(step.operation, OperateInput(workspace, step.op_id))
     assert (failed.value.type, failed.value.non_retryable) == ("Unreachable", False)
     assert await _counts(direct, workspace) == (1, 1)
+
+
+@pytest.mark.parametrize("further", [64, 0])
+async def test_patience_begins_anew_once_it_came_further(direct: Bench, further: int) -> None:
+    """A second hiccup, long after the first, is another one; one that strikes at the same place goes on being it."""
+    tries = 0
+
+    async def act(attempt: Attempt) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 3:
+            await direct.runtime.create_volume(attempt.workspace.id, attempt.op_id)
+            return
+        if tries == 2:
+            # It moves for longer than patience lasts.
+            await asyncio.sleep(0.6)
+        attempt.pulse.tell(as_told(Stage.TRANSFERRING, (64 + further * tries) * 2**20, None, None, attempt.number))
+        raise Unreachable("the store did not answer")
+
+    workspace, step = await _claimed(direct)
+    acts: dict[Operation, Actuator] = {**direct.parts.operator.actuators, Operation.PROVISIONING: act}
+    operator = replace(direct.parts.operator, actuators=acts, patience=timedelta(seconds=0.5))
+    with nullcontext() if further else pytest.raises(ApplicationError, match="did not answer"):
+        await operator.run(step.operation, OperateInput(workspace, step.op_id))
+    assert await _counts(direct, workspace) == ((1, 0) if further else (1, 1))
 
 
 async def test_whoever_waited_too_long_touches_nothing(direct: Bench) -> None:

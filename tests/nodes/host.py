@@ -1,7 +1,9 @@
 """A Docker host: an engine of its own, and a worker that serves it under a name."""
 
 import asyncio
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,7 +12,7 @@ from pathlib import Path
 
 from adapters.docker.config import DockerConfig
 from adapters.docker.runtime import DockerRuntime
-from starter.embedded.dockerd import Dockerd
+from starter.embedded.dockerd import Dockerd, end_containers
 from starter.embedded.state import State
 from starter.embedded.supervisor import Supervisor
 from tests.embedded import image
@@ -68,18 +70,27 @@ class Host:
         self.image = await asyncio.to_thread(image.build, self.dockerd.host, self.installation)
 
     def start_worker(self, **env: str) -> Command:
+        self.worker = self.another_worker(**env)
+        return self.worker
+
+    def another_worker(self, **env: str) -> Command:
+        """Of the same node, beside what it has."""
         self.starts += 1
         arguments = ["worker"] if self.name == "local" else ["worker", "--node", self.name]
         own = {"DOCKER_HOST": self.dockerd.host, "NODE_ADDRESS": self.address, "COORDINATOR_NODE_ID": self.name}
         log = self.data.parent / f"worker-{self.name}-{self.starts}.log"
-        self.worker = Command(arguments, {**self.env, **own, **env}, log)
-        return self.worker
+        return Command(arguments, {**self.env, **own, **env}, log)
 
     async def die(self) -> None:
-        """As when the power goes: worker, engine and containers, at once."""
+        """As when the power goes: worker, engine and containers, at once, and nobody has the time for a last word."""
+        engine = self.supervisor.pid("dockerd")
+        assert engine
+        os.kill(engine, signal.SIGKILL)
         if self.worker:
             self.worker.kill()
+        # It is not started again; and what outlives an engine ends with it here.
         await self.supervisor.pause("dockerd")
+        await asyncio.to_thread(end_containers, self.dockerd.runtime)
 
     async def come_back(self) -> None:
         await self.supervisor.resume("dockerd")

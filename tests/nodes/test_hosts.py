@@ -4,21 +4,30 @@ import asyncio
 import os
 import random
 import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
+import aiohttp
 import pytest
 from temporalio.api.enums.v1 import TimeoutType
 from temporalio.client import ScheduleHandle, WorkflowExecutionStatus, WorkflowHistory
 
 from domain.model import ConditionName, DesiredState, ErrorReason, Operation, Phase, WorkspaceId
+from domain.observation import ContainerState
+from tests.events.stream import Stream
 from tests.nodes.host import Command
-from tests.nodes.world import PATIENT, World
+from tests.nodes.world import PATIENT, World, strict_apis
+from tests.processes.person import WORKSPACES, Person
 from tests.processes.process import until
 from tests.workflows.test_replay import HISTORIES, replayer
 
 UNNOTICED = 20.0
 """Seconds that a stop or a start takes at most, whatever happens to another node: those of a machine that has a lot to
 do, and not those of any timeout."""
+
+RACERS = 8
 
 pytestmark = [pytest.mark.docker, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
@@ -78,6 +87,72 @@ async def test_homes_are_spread_and_reached_wherever_they_are(world: World) -> N
         assert await world.holders(workspace) == set()
 
 
+async def test_two_apis_and_workers_that_share_a_node_behave_as_one(world: World) -> None:
+    """A limit of one, raced for through both APIs: one starts, and the screens at both show it. Of the workers two
+    serve one node: whatever either does is done once (issue 7)."""
+    first, second = world.hosts["local"].worker, world.hosts["local"].another_worker()
+    assert first
+    world.commands.append(second)
+    await second.said("worker_ready", PATIENT)
+    await world.database.execute("UPDATE nodes SET cordoned_at = now() WHERE name <> 'local'")
+    try:
+        async with strict_apis(world, "racer") as people:
+            await _race(world, people)
+    finally:
+        await world.database.execute("UPDATE nodes SET cordoned_at = NULL")
+    # Both had a part in it.
+    assert all(any(line["event"] == "reconciled" for line in worker.events) for worker in (first, second))
+    second.kill()
+
+
+async def _race(world: World, people: Sequence[Person]) -> None:
+    new = await asyncio.gather(*(people[n % 2].create(f"race-{n}", DesiredState.STANDBY) for n in range(RACERS)))
+    for workspace in new:
+        await world.until_phase(workspace, Phase.STANDBY)
+    wins: Counter[WorkspaceId] = Counter()
+    async with AsyncExitStack() as stack:
+        screens = [await stack.enter_async_context(screen_of(person)) for person in people]
+        for _ in range(3):
+            asked = {workspace: (n + len(wins)) % 2 for n, workspace in enumerate(new)}
+            answers = await asyncio.gather(*(ask_to_run(people[at], workspace) for workspace, at in asked.items()))
+            assert Counter(answers) == {200: 1, 429: RACERS - 1}
+            winner = new[answers.index(200)]
+            wins[winner] += 1
+            for screen in screens:
+                await screen.until(winner, phase="RUNNING", operation="NONE", seconds=PATIENT)
+            on_engine = await world.hosts["local"].runtime.observe_all()
+            assert [id_ for id_ in new if on_engine[id_].container is not ContainerState.ABSENT] == [winner]
+            await people[1 - asked[winner]].want(winner, DesiredState.STANDBY)
+            for screen in screens:
+                await screen.until(winner, phase="STANDBY", operation="NONE", seconds=PATIENT)
+    logged = await world.database.fetch(
+        "SELECT workspace_id::text AS id, operation, outcome, attempts, count(*) AS times FROM operations"
+        " WHERE workspace_id = ANY($1::uuid[]) GROUP BY 1, 2, 3, 4",
+        new,
+    )
+    done = {(row["id"], row["operation"], row["outcome"], row["attempts"]): row["times"] for row in logged}
+    once = {(id_, "PROVISIONING", "SUCCEEDED", 1): 1 for id_ in new}
+    moved = {(id_, way, "SUCCEEDED", 1): n for id_, n in wins.items() for way in ("STARTING", "STOPPING")}
+    assert done == {**once, **moved}
+    for workspace in new:
+        await people[0].delete(workspace)
+    for workspace in new:
+        await world.until_phase(workspace, Phase.DELETED)
+
+
+async def ask_to_run(person: Person, workspace: WorkspaceId) -> int:
+    status, body = await person.ask("PATCH", f"{WORKSPACES}/{workspace}", {"desired_state": "RUNNING"})
+    assert status == 200 or body["error"]["code"] == "limit_per_user", body
+    return status
+
+
+@asynccontextmanager
+async def screen_of(person: Person) -> AsyncIterator[Stream]:
+    timeout = aiohttp.ClientTimeout(total=None)
+    async with person.client.get(f"{person.url}/api/v1/events", timeout=timeout) as answer:
+        yield Stream(answer.content)
+
+
 async def test_each_node_watches_its_own_engine(world: World) -> None:
     """PROMISE 24 on every host: a container that goes is noticed by the events of its node's engine."""
     on = await one_on_each(world)
@@ -98,8 +173,8 @@ async def test_a_node_that_is_gone_takes_nobody_along_and_heals(world: World) ->
     lost, other = on[gone], on[min(left)]
     resting = await placed(world, gone, DesiredState.STANDBY)
     await world.write(lost, "kept by a node that was gone")
-    await world.hosts[gone].die()
     died = await world.database.fetchval("SELECT now()")
+    await world.hosts[gone].die()
     # Asked for just when the node is gone: it is claimed, and nobody takes it.
     await world.people[0].want(resting, DesiredState.RUNNING)
     # Nobody else notices: not before the node is found to be lost, and not while its workspaces hear of it.

@@ -25,6 +25,7 @@ from tests.processes.deployment import PASSWORD, QUICK
 from tests.processes.person import Person
 from tests.services import OWN_PREFIX, Services
 
+APIS = 2
 PATIENT = 240.0
 """How long anything may take on a machine that has a lot to do."""
 
@@ -176,13 +177,13 @@ async def three_hosts(services: Services, postgres_url: str, template: str) -> A
         world = World(env, folder, database, client, hosts)
         for host in hosts.values():
             host.start_worker()
-        apis = [_api(world, stack) for _ in range(2)]
+        apis = [_api(world, stack) for _ in range(APIS)]
         for host in hosts.values():
             assert host.worker
             await host.worker.said("worker_ready", PATIENT)
         for port, api in apis:
             await api.said("api_listening", PATIENT)
-            world.people.append(await _person(port, stack))
+            world.people.append(await _person(port, stack, "admin"))
         world.env |= {"CODEHUB_URL": world.people[0].url, "CODEHUB_TOKEN": await _token(world.people[0])}
         try:
             yield world
@@ -193,20 +194,32 @@ async def three_hosts(services: Services, postgres_url: str, template: str) -> A
                     command.kill()
 
 
-def _api(world: World, stack: AsyncExitStack) -> tuple[int, Command]:
+@asynccontextmanager
+async def strict_apis(world: World, username: str) -> AsyncIterator[list[Person]]:
+    """Two more API processes, that let each user have one RUNNING workspace; and a new user, logged in at both."""
+    status, body = await world.people[0].ask("POST", "/api/v1/users", {"username": username, "password": PASSWORD})
+    assert status == 201, body
+    async with AsyncExitStack() as stack:
+        apis = [_api(world, stack, LIMITS_MAX_RUNNING_PER_USER="1") for _ in range(APIS)]
+        for _, api in apis:
+            await api.said("api_listening", PATIENT)
+        yield [await _person(port, stack, username) for port, _ in apis]
+
+
+def _api(world: World, stack: AsyncExitStack, **env: str) -> tuple[int, Command]:
     port = free_port()
-    api = Command(["api"], {**world.env, "CODEHUB_PORT": str(port)}, world.folder / f"api-{port}.log")
+    api = Command(["api"], {**world.env, "CODEHUB_PORT": str(port), **env}, world.folder / f"api-{port}.log")
     world.commands.append(api)
     stack.callback(lambda: api.kill() if api.alive else None)
     return port, api
 
 
-async def _person(port: int, stack: AsyncExitStack) -> Person:
+async def _person(port: int, stack: AsyncExitStack, username: str) -> Person:
     client = await stack.enter_async_context(
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True), timeout=aiohttp.ClientTimeout(30))
     )
     person = Person(client, f"http://127.0.0.1:{port}")
-    await person.log_in("admin", PASSWORD)
+    await person.log_in(username, PASSWORD)
     return person
 
 

@@ -52,6 +52,8 @@ BAD = [
     ("S3_ENDPOINT", "http://127.0.0.1:99999", "(hidden)"),
     ("S3_BUCKET", "UPPER_case", "'UPPER_case'"),
     ("S3_BUCKET", "ab", "'ab'"),
+    ("WORKSPACE_BLOCKED_NETWORKS", "10.0.0.0/8,here", "'10.0.0.0/8,here'"),
+    ("WORKSPACE_BLOCKED_NETWORKS", "10.0.0.5/8", "'10.0.0.5/8'"),
     ("COORDINATOR_LOCK_ID", "9223372036854775808", "'9223372036854775808'"),
 ]
 

@@ -134,6 +134,7 @@ PERIODIC: Mapping[str, tuple[Callable[[Database], Awaitable[object]], set[str]]]
     "limits": (_start, {"workspaces_running", "workspaces_pkey"}),
     "deleted_since": (lambda db: _catalog(db).deleted_since(ALICE, NOW), {"workspaces_deleted"}),
     "everything": (_everything, {"workspaces_list"}),
+    "page": (lambda db: _catalog(db).page(ALICE, limit=10, offset=0), {"workspaces_list"}),
     "admin page": (lambda db: Overview(db).page(limit=10, offset=0), {"workspaces_living", "workspaces_pkey"}),
     "admin page of errors": (
         lambda db: Overview(db).page(limit=10, offset=0, phase=Phase.ERROR),

@@ -8,6 +8,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from adapters.archive_store import unfenced
 from adapters.docker.config import DockerConfig
 from adapters.docker.runtime import DockerRuntime
 from adapters.postgres.database import DatabaseRefused, connect
@@ -132,9 +133,15 @@ async def test_s3_by_https(s3: S3, ours: Authority, theirs: Authority, server: P
         async with open_store(S3Config(*given, ca_bundle=str(ours.ca))) as store:
             await store.write("a", b"b")
             assert await store.read("a") == b"b"
+            await store.upload("large", _part(), unfenced)
+            assert await store.read("large") == b"a part"
         async with open_store(S3Config(*given, ca_bundle=str(theirs.ca))) as store:
             with pytest.raises(Unreachable, match=r"(?i)certificate|ssl"):
                 await store.read("a")
+
+
+async def _part() -> AsyncIterator[bytes]:
+    yield b"a part"
 
 
 @pytest.mark.docker

@@ -17,10 +17,9 @@ import pytest
 from adapters.docker.homes import DockerHomes, is_local
 from adapters.docker.labels import OPERATION
 from adapters.docker.runtime import DockerRuntime
-from adapters.transfer.pack import Unrestorable
 from adapters.transfer.proctar import ProcessTar
 from adapters.transfer.tarscan import TarBroken, TarScanner
-from domain.errors import ActionFailed, DataLost, Unreachable, VolumeInUse
+from domain.errors import ActionFailed, DataLost, Unreachable, Unrestorable, VolumeInUse
 from domain.model import OperationId
 from domain.naming import volume_name
 from tests.archive.trees import grow, snapshot

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from adapters.transfer import pack as packing
-from adapters.transfer.pack import MIB, Packed, Unrestorable, pack, part_size
+from adapters.transfer.pack import MIB, Packed, pack, part_size
 from adapters.transfer.tarscan import TarBroken
 from adapters.transfer.unpack import Unpacked, unpack
 from domain.archive import ArchiveMeta
-from domain.errors import ArchiveCorrupted
+from domain.errors import ArchiveCorrupted, Unrestorable
 from domain.model import OperationId, WorkspaceId
 from tests.transfer.tars import header, in_pieces, in_random_pieces, made, member, pax, scanned
 

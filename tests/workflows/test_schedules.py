@@ -4,9 +4,16 @@ import asyncio
 from datetime import timedelta
 
 from temporalio import activity
-from temporalio.client import Client, ScheduleDescription, ScheduleHandle
+from temporalio.client import Client, ScheduleDescription, ScheduleHandle, ScheduleOverlapPolicy
 from temporalio.worker import Worker
 
+from adapters.postgres.database import Database
+from adapters.s3.client import S3Config
+from adapters.s3.store import open_store
+from settings import Settings
+from starter.patience import Patience
+from tests.conftest import S3
+from worker import _temporal, garbage_collector
 from workflows.gc import GcWorkflow
 from workflows.messages import COLLECT_GARBAGE, GcInput, GcReport
 from workflows.registry import workflow_runner
@@ -77,6 +84,22 @@ async def test_a_pause_outlasts_the_start_of_a_worker(temporal_client: Client) -
     assert not found.state.paused
     assert [one.every for one in found.spec.intervals] == [HOUR]
     await handle.delete()
+
+
+async def test_gc_runs_every_four_hours_and_an_orphan_waits_for_two(
+    temporal_client: Client, database: Database, s3: S3
+) -> None:
+    """Where nobody says otherwise; a run that is due while another one goes on is left out."""
+    given = Settings.model_validate({"temporal_address": temporal_client.service_client.config.target_host})
+    settings = given.model_copy(update={"temporal_namespace": temporal_client.namespace})
+    client = await _temporal(settings, Patience(), None)
+    schedule = (await described(client)).schedule
+    assert [one.every for one in schedule.spec.intervals] == [4 * HOUR]
+    assert schedule.policy.overlap is ScheduleOverlapPolicy.SKIP
+    async with open_store(S3Config(s3.endpoint, s3.access_key, s3.bucket, s3.secret_key)) as archives:
+        assert garbage_collector(settings, database, archives, "ours").delay == 2 * HOUR
+    await client.get_schedule_handle("codehub-gc").delete()
+    await client.get_schedule_handle("codehub-ttl").delete()
 
 
 async def described(client: Client) -> ScheduleDescription:

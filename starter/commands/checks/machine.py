@@ -3,7 +3,10 @@
 import asyncio
 import os
 import shutil
+import socket
 from difflib import get_close_matches
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from settings import Settings
 from starter.commands.checks.finding import Findings, Watch, bad, ok, warning
@@ -31,6 +34,12 @@ async def check_settings(settings: Settings) -> Findings:
             yield warning(f"{name} is no setting of codehub", f"If {meant} is meant: correct it.")
     if settings.ttl_interval > settings.ttl_standby_seconds > 0:
         yield warning("TTL_INTERVAL is longer than TTL_STANDBY_SECONDS", "Workspaces go to sleep later than they say.")
+    if await asyncio.to_thread(_ports_get_logins, settings):
+        yield warning(
+            "codehub is reached over plain HTTP on the address that workspaces' ports are published on: browsers send "
+            "its login to those, too",
+            "Put HTTPS in front and name it in CODEHUB_URL, or give NODE_ADDRESS another address than people use.",
+        )
 
 
 async def check_disk(settings: Settings) -> Findings:
@@ -66,6 +75,20 @@ async def check_api(settings: Settings) -> Findings:
             )
             return
     yield ok(f"answers at {url}, and all of its parts: {', '.join(ready)}", watch.milliseconds)
+
+
+def _ports_get_logins(settings: Settings) -> bool:
+    """Cookies keep hosts apart, not ports; those of HTTPS don't go to plain HTTP. A machine of one's own (loopback) is
+    not warned of: docs/threat-model.md."""
+    node, url = ip_address(settings.node_address), urlsplit(settings.codehub_url or "")
+    if node.is_loopback or url.scheme == "https" or not (url.hostname or not settings.trusted_proxies):
+        return False
+    try:
+        found = socket.getaddrinfo(url.hostname or settings.codehub_host, None)
+    except (OSError, UnicodeError):
+        return False
+    hub = {ip_address(str(entry[4][0]).partition("%")[0]) for entry in found}
+    return node in hub or any(address.is_unspecified for address in hub)
 
 
 def _ready(url: str) -> list[str]:
