@@ -96,6 +96,7 @@ async def test_a_store_that_runs_out_of_space_loses_nothing(scene: Scene) -> Non
     assert bench.home(workspace) == before
 
 
+@pytest.mark.full
 async def test_a_byte_that_changes_on_the_stores_own_disk_is_found(scene: Scene) -> None:
     """Whatever the store says of it: never a home, and the archive is not given up. Mended, it comes back."""
     bench = scene.bench

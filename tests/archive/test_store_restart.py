@@ -169,7 +169,7 @@ async def test_a_store_that_is_killed_and_comes_back(scene: Scene, moment: Momen
     await is_there_and_back(bench, workspace, before)
 
 
-@pytest.mark.parametrize("moment", [UPLOAD, BEFORE_REMOVAL, DOWNLOAD, *in_full(READ_BACK, *CLOSE_TO_IT)], ids=str)
+@pytest.mark.parametrize("moment", [BEFORE_REMOVAL, DOWNLOAD, *in_full(UPLOAD, READ_BACK, *CLOSE_TO_IT)], ids=str)
 async def test_a_store_that_is_killed_and_stays_away(scene: Scene, moment: Moment, tmp_path: Path) -> None:
     """Until the attempts are used up: Unreachable, and once the store is back and a person recovers it, it goes on."""
     bench = scene.bench

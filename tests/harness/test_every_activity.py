@@ -16,7 +16,7 @@ from tests.harness.cases import Case, Fault
 from tests.harness.scenarios import SCENARIOS, Scenario
 from workflows.messages import FailInput, OperateInput, ReconcileInput, StepKind
 
-SAMPLE = 48
+SAMPLE = 32
 """Of the several hundred cases, in an ordinary run."""
 AT_ONCE = 12
 LEAST_STRUCK = 0.85

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from adapters.docker.config import DockerConfig
 from adapters.docker.runtime import DockerRuntime
-from starter.embedded.dockerd import Dockerd, end_containers
+from starter.embedded.dockerd import Dockerd, end_containers, unmount_below
 from starter.embedded.state import State
 from starter.embedded.supervisor import Supervisor
 from tests.embedded import image
@@ -88,9 +88,13 @@ class Host:
         os.kill(engine, signal.SIGKILL)
         if self.worker:
             self.worker.kill()
-        # It is not started again; and what outlives an engine ends with it here.
+        await self.without_engine()
+
+    async def without_engine(self) -> None:
+        """It is not started again; containers and mounts outlive an engine that was killed, and end with it here."""
         await self.supervisor.pause("dockerd")
         await asyncio.to_thread(end_containers, self.dockerd.runtime)
+        await asyncio.to_thread(unmount_below, self.dockerd.folder)
 
     async def come_back(self) -> None:
         await self.supervisor.resume("dockerd")

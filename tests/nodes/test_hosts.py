@@ -204,13 +204,13 @@ async def test_an_engine_without_its_data_is_silent_and_loses_nothing(world: Wor
     await world.write(workspace, "on a disk that was away")
     host = world.hosts["b"]
     data = host.dockerd.folder / "root"
-    await host.supervisor.pause("dockerd")
+    await host.without_engine()
     data.rename(data.with_name("away"))
     await host.supervisor.resume("dockerd")
     row = await world.until_phase(workspace, Phase.ERROR)
     assert (row.error_reason, row.condition(ConditionName.VOLUME_READY)) == (ErrorReason.UNREACHABLE, True)
     assert (await world.nodes())["b"]["state"] == "lost"
-    await host.supervisor.pause("dockerd")
+    await host.without_engine()
     data.rename(data.with_name("empty"))
     data.with_name("away").rename(data)
     await host.supervisor.resume("dockerd")

@@ -45,12 +45,11 @@ class Crash:
 
 
 async def test_killed_at_some_points(deploy: Deploy, tmp_path: Path) -> None:
-    """A sample of 10, with every operation in it; all of them in the full run."""
+    """A sample, one of each operation; all of them in the full run."""
     matrix = Matrix(await deploy(**PATIENT), tmp_path)
     possible = await matrix.possible()
     dice = random.Random(secrets.randbits(32))
     chosen = [dice.choice([crash for crash in possible if crash.scenario == name]) for name in SCENARIOS]
-    chosen += dice.sample([crash for crash in possible if crash not in chosen], 2)
     await matrix.fill(chosen)
     assert not matrix.wrong, "\n".join(matrix.wrong)
 

@@ -23,7 +23,7 @@ from tests.processes.process import until
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize("how", ["refused", "silent"])
+@pytest.mark.parametrize("how", [pytest.param("refused", marks=pytest.mark.full), "silent"])
 async def test_what_is_not_seen_is_not_gone(deploy: Deploy, docker_host: str, tmp_path: Path, how: str) -> None:
     """An engine that does not answer is unknown: rows stay as they are, and what was asked for is done afterwards."""
     async with FaultProxy(docker_host, tmp_path / "docker.sock") as proxy:
@@ -74,7 +74,7 @@ async def test_an_operation_under_way_waits_for_the_engine(
 
 
 @pytest.mark.usefixtures("dockerd")
-@pytest.mark.parametrize("how", ["restarted", "killed"])
+@pytest.mark.parametrize("how", [pytest.param("restarted", marks=pytest.mark.full), "killed"])
 async def test_an_engine_that_comes_back_without_its_containers(
     own_services: OwnServices, deploy: Deploy, tmp_path: Path, installation: str, how: str
 ) -> None:

@@ -160,7 +160,7 @@ async def test_history_stays_short(temporal_time_skipping: WorkflowEnvironment) 
     assert len(script.reconciles) == 41
 
 
-@pytest.mark.parametrize("signals", [200, pytest.param(1000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("signals", [100, pytest.param(1000, marks=pytest.mark.full)])
 async def test_no_wake_is_lost_over_continue_as_new(temporal_client: Client, signals: int) -> None:
     """PROMISE 8: signals during repeated continue-as-new: after the last one there is a reconcile that began later."""
     script = Script([WAIT])
