@@ -2,7 +2,7 @@
 PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 # More than cores: much of a test is waiting.
-WORKERS ?= 5
+WORKERS ?= 4
 
 .PHONY: up test test-full bench bench-full lint clean
 
