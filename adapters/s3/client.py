@@ -3,14 +3,17 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aioboto3
 import aiohttp
 from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.handlers import add_expect_header
+from botocore.loaders import Loader, create_loader
 from opentelemetry.trace import SpanKind
 
 from adapters.telemetry.tracing import span
@@ -46,7 +49,7 @@ class NotStored(ActionFailed):
 
 @asynccontextmanager
 async def open_client(config: S3Config) -> AsyncIterator["S3Client"]:
-    async with aioboto3.Session().client(
+    async with new_session().client(
         "s3",
         endpoint_url=config.endpoint,
         aws_access_key_id=config.access_key,
@@ -66,6 +69,18 @@ async def open_client(config: S3Config) -> AsyncIterator["S3Client"]:
         # While it waits to be told to go on, a request has no timeout: a store that is silent would hang it forever.
         client.meta.events.unregister("before-call.s3", add_expect_header)
         yield client
+
+
+def new_session() -> aioboto3.Session:
+    """What S3 is, megabytes of JSON, is read once in a process."""
+    session = get_session()
+    session.register_component("data_loader", _loader())
+    return aioboto3.Session(botocore_session=session)
+
+
+@cache
+def _loader() -> Loader:
+    return create_loader()
 
 
 @contextmanager
