@@ -1,6 +1,5 @@
 """A home that no archive could give back is refused at once, with a reason, and stays where it is."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -9,22 +8,12 @@ from adapters.docker import homes
 from adapters.docker.runtime import DockerRuntime
 from domain.model import DesiredState, ErrorReason, Phase
 from tests.archive.bench import Bench
+from tests.archive.trees import too_deep
 from tests.faults.faulty import faulty
 
 pytestmark = pytest.mark.docker
 
 MIB = 1 << 20
-
-
-def too_deep(home: Path) -> None:
-    fd = os.open(home, os.O_RDONLY)
-    for _ in range(60):
-        os.mkdir("d" * 100, dir_fd=fd)
-        inner = os.open("d" * 100, os.O_RDONLY, dir_fd=fd)
-        os.close(fd)
-        fd = inner
-    os.close(os.open("bottom", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
-    os.close(fd)
 
 
 async def test_what_no_retry_mends_is_not_tried_again(bench: Bench) -> None:

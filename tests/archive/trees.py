@@ -99,6 +99,18 @@ def many_files(root: Path, count: int, per_folder: int = 200) -> None:
         (folder / f"file-{number}.js").write_bytes(b"module.exports = %d;\n" % number * (number % 50))
 
 
+def too_deep(root: Path) -> None:
+    """Deeper than what is extracted by path can be."""
+    fd = os.open(root, os.O_RDONLY)
+    for _ in range(60):
+        os.mkdir("d" * 100, dir_fd=fd)
+        inner = os.open("d" * 100, os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = inner
+    os.close(os.open("bottom", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+    os.close(fd)
+
+
 def _content(path: bytes, mode: int) -> object:
     if stat.S_ISLNK(mode):
         return os.readlink(path)

@@ -22,7 +22,7 @@ from adapters.transfer.tarscan import TarBroken, TarScanner
 from domain.errors import ActionFailed, DataLost, Unreachable, Unrestorable, VolumeInUse
 from domain.model import OperationId
 from domain.naming import volume_name
-from tests.archive.trees import grow, snapshot
+from tests.archive.trees import grow, snapshot, too_deep
 from tests.archive.volumes import Volumes, archived, extract, nothing, tar_of
 from tests.faults.proxy import FaultProxy, eventually
 from tests.transfer.tars import made, member
@@ -133,14 +133,7 @@ async def test_sockets_and_devices_are_left_out(homes: DockerHomes, volumes: Vol
 async def test_a_tree_that_is_too_deep_to_be_restored_is_refused(homes: DockerHomes, volumes: Volumes) -> None:
     """The engine leaves out what lies too deep without a word, and can't extract it either. The home stays."""
     workspace, home = await volumes.make()
-    fd = os.open(home, os.O_RDONLY)
-    for _ in range(60):
-        os.mkdir("d" * 100, dir_fd=fd)
-        inner = os.open("d" * 100, os.O_RDONLY, dir_fd=fd)
-        os.close(fd)
-        fd = inner
-    os.close(os.open("bottom", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
-    os.close(fd)
+    too_deep(home)
     with pytest.raises(Unrestorable):
         await archived(homes, workspace)
 
