@@ -66,12 +66,14 @@ async def test_a_workspace_is_not_reached_where_another_one_was(world: DockerWor
 
 @pytest.mark.docker
 async def test_a_port_that_is_in_use_is_no_reason_to_fail(world: DockerWorld, ws: WorkspaceId) -> None:
-    """By any program of the machine: the next one is tried."""
+    """By any program of the machine: those that follow are tried, and the next may be in use, too."""
     ports = world.runtime._containers._ports
     with closing(socket.socket()) as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        ports._last = other.getsockname()[1] - FIRST - 1
+        used = other.getsockname()[1]
+        ports._last = used - FIRST - 1
         await world.runtime.start(ws, world.image, OP)
         seen = await world.runtime.observe(ws, probe=True)
-        assert seen.endpoint == f"127.0.0.1:{other.getsockname()[1] + 1}"
+        assert seen.endpoint
+        assert 0 < (int(seen.endpoint.rpartition(":")[2]) - used) % COUNT < 20
