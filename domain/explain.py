@@ -80,8 +80,8 @@ _ERRORS: Mapping[ErrorReason, tuple[str, str]] = MappingProxyType(
             "The operation log has the last message; recover to try again.",
         ),
         ErrorReason.ACTION_FAILED: (
-            "The engine or the store refused every attempt.",
-            "The operation log has its answer; mend what it says, then recover.",
+            "The engine or the store refused the operation, or the home holds what no archive could give back.",
+            "The operation log says which, and why; mend that, then recover.",
         ),
         ErrorReason.UNREACHABLE: (
             "Docker, a registry, the object storage or the node could not be reached at any attempt.",
