@@ -11,6 +11,7 @@ from bench.installation import Simulation
 from bench.part import Part
 from bench.row import Row
 from bench.sizes import Sizes
+from bench.wakes import HISTORY_LIMIT
 from domain.model import DesiredState, WorkspaceId
 
 _THERE_AND_BACK = (DesiredState.RUNNING, DesiredState.STANDBY)
@@ -27,6 +28,8 @@ async def run(simulation: Simulation, part: Part, sizes: Sizes) -> None:
 
 async def _lengthened(workspaces: Fleet, crowd: list[WorkspaceId], events: int) -> list[Row]:
     """Until each has so many, by as many transitions of all at once as it takes."""
+    if events > HISTORY_LIMIT * 0.8:
+        raise ValueError(f"histories are cut at {HISTORY_LIMIT} events: not all of them can have {events}")
     waits: list[float] = []
     before = used(workspaces)
     while (await storm.lengths(workspaces, crowd))[0] < events:

@@ -11,7 +11,7 @@ class Sizes:
     """Rounds of many created at once."""
     crowd: int = 20
 
-    homes: tuple[tuple[int, int], ...] = ((200, 3), (2000, 2))
+    homes: tuple[tuple[int, int], ...] = ((200, 3), (2000, 1))
     """Archives of so many MB, in so many rounds."""
     small_files: tuple[int, int] = (50_000, 2)
     """And rounds."""
@@ -48,11 +48,12 @@ class Sizes:
     long_histories: int = 10
     at_once: int = 500
     few_at_once: int = 50
-    kills: int = 2
+    kills: int = 1
     """Of the only worker, after each of which all of `at_once` are woken."""
     more_kills: int = 7
-    long_since: int = 250
-    """Events that each of their histories has before the first of `more_kills`."""
+    long_since: int = 80
+    """Events that each of their histories has before the first of `more_kills`: with a few transitions more they are
+    cut (WorkspaceInput.history_limit)."""
     cached: int = 2_000
     """Workflows that a worker keeps: WORKER_MAX_CACHED_WORKFLOWS."""
 

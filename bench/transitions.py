@@ -7,6 +7,7 @@ Two floors: a plain `docker run`, which is on the engine's default network, and 
 
 import asyncio
 import functools
+import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +22,12 @@ from docker.models.containers import Container
 from adapters.docker.config import DockerConfig
 from adapters.docker.runtime import DockerRuntime
 from adapters.docker.spec import container_spec
+from bench.idle import PARTS, by_part
 from bench.installation import Installation
 from bench.part import Part
 from bench.row import Row
 from bench.sizes import Sizes
+from bench.usage import usage
 from domain.model import OperationId, WorkspaceId
 
 T = TypeVar("T")
@@ -33,6 +36,7 @@ START = "STANDBY → RUNNING"
 CROWD = "created at once"
 ISOLATED = "with the same isolation"
 _SECONDS = 60.0
+_OURS = 0
 
 
 class Contestant(Protocol):
@@ -80,11 +84,31 @@ async def run(installation: Installation, part: Part, sizes: Sizes) -> None:
             Row("RUNNING → STANDBY", ours, plain, 1.5, note="docker stop + rm"),
             *start.rows(START, 1.3, "docker run + first HTTP", network),
         )
+        spent: list[dict[str, float]] = []
         for number in range(sizes.crowds):
             for who in in_turn(number):
+                before = _used(installation)
                 many.add(who, await contestants[who].many(sizes.crowd))
+                if who == _OURS:
+                    after = _used(installation)
+                    spent.append({name: (after[name] - before[name]) * 1000 / sizes.crowd for name in after})
     floor = f"{sizes.crowd} parallel docker run + first HTTP of each"
-    part.add(*many.rows(f"{sizes.crowd} {CROWD}", 1.2, floor, network))
+    part.add(
+        *many.rows(f"{sizes.crowd} {CROWD}", 1.2, floor, network),
+        Row(
+            f"{sizes.crowd} {CROWD}: CPU of each",
+            [sum(each.values()) for each in spent],
+            unit="ms",
+            note=f"{by_part({name: statistics.median(each[name] for each in spent) for name in spent[0]})};"
+            " with its deletion",
+        ),
+    )
+
+
+def _used(installation: Installation) -> dict[str, float]:
+    """CPU seconds so far, by each part; the engine's own where it is one of these."""
+    pids = {name: installation.stack.supervisor.pid(name) for name in (*PARTS, "dockerd")}
+    return {name: of.cpu_seconds for name, of in usage({name: pid for name, pid in pids.items() if pid}).items()}
 
 
 def in_turn(number: int) -> list[int]:

@@ -15,12 +15,12 @@ from datetime import timedelta
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from domain.naming import DEFAULT_NODE, node_queue
 from workflows.gc import GcWorkflow
 from workflows.messages import CHORES_QUEUE
-from workflows.registry import WORKFLOWS, workflow_runner
+from workflows.registry import WORKFLOWS
 from workflows.ttl import TtlWorkflow
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _workflows(parts: "Parts") -> Worker:
             *(parts.activities if here else ()),
         ],
         no_remote_activities=not here,
-        workflow_runner=workflow_runner(),
+        workflow_runner=UnsandboxedWorkflowRunner(),
         max_concurrent_workflow_tasks=parts.settings.worker_max_concurrent_workflow_tasks,
         max_concurrent_local_activities=parts.settings.worker_max_concurrent_activities,
         max_cached_workflows=parts.settings.worker_max_cached_workflows,
@@ -87,7 +87,7 @@ def _chores(parts: "Parts") -> Worker:
         task_queue=CHORES_QUEUE,
         workflows=[GcWorkflow, TtlWorkflow],
         activities=list(parts.activities),
-        workflow_runner=workflow_runner(),
+        workflow_runner=UnsandboxedWorkflowRunner(),
         max_cached_workflows=0,
         max_concurrent_workflow_tasks=2,
         max_concurrent_workflow_task_polls=1,

@@ -36,9 +36,9 @@ def operations_queue(node: str) -> str:
 @dataclass(frozen=True)
 class WorkspaceInput:
     workspace_id: WorkspaceId
-    history_limit: int = 250
-    """Continue as new beyond this many events: replaying a short history is fast. Not many fewer: Temporal takes one
-    a second at most, for who starts and stops all the time."""
+    history_limit: int = 120
+    """Continue as new beyond this many events, some eight transitions: a worker that has just begun replays the
+    histories of all that are woken (docs/adr/0024-no-sandbox-where-people-work.md)."""
 
 
 @dataclass(frozen=True)

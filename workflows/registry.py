@@ -1,4 +1,5 @@
-"""Every workflow, and how it is run: the same for the worker and for a replay."""
+"""Every workflow, and the sandbox in which tests and `codehub worker --verify` run them. Workers run them without: a
+sandbox is there to find what would not replay before it is deployed (docs/adr/0024-no-sandbox-where-people-work.md)."""
 
 import gc
 
@@ -16,8 +17,7 @@ class _Runner(SandboxedWorkflowRunner):
     def prepare_workflow(self, defn: workflow._Definition) -> None:
         """With no garbage collected meanwhile. The sandbox imports, and before Python 3.12 an import fails with a
         KeyError if garbage is collected at the wrong moment that imports something itself, as whatever gives a
-        ResourceWarning does (python/cpython#91351). At its start that would be the end of a worker; later, Temporal
-        tries again.
+        ResourceWarning does (python/cpython#91351). Here nobody would try again; later, Temporal does.
         """
         enabled = gc.isenabled()
         gc.disable()
@@ -28,7 +28,7 @@ class _Runner(SandboxedWorkflowRunner):
                 gc.enable()
 
 
-def workflow_runner() -> SandboxedWorkflowRunner:
+def sandbox() -> SandboxedWorkflowRunner:
     return _Runner(
         restrictions=SandboxRestrictions.default.with_passthrough_modules(
             "domain", "pydantic", "structlog", "opentelemetry"

@@ -8,7 +8,7 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 
-from workflows.registry import WORKFLOWS, workflow_runner
+from workflows.registry import WORKFLOWS, sandbox
 
 LIVE = "ExecutionStatus = 'Running'"
 
@@ -26,7 +26,7 @@ class Replayed:
 async def replay_running(client: Client, types: list[type] | None = None) -> AsyncIterator[Replayed]:
     replayer = Replayer(
         workflows=types or WORKFLOWS,
-        workflow_runner=workflow_runner(),
+        workflow_runner=sandbox(),
         namespace=client.namespace,
         data_converter=client.data_converter,
     )

@@ -10,7 +10,7 @@ from temporalio.worker import Worker
 
 from domain.model import DesiredState, Operation, OperationId, Phase, UserId
 from workflows.messages import FailInput, OperateInput, ReconcileInput, Status, Step, StepKind
-from workflows.registry import workflow_runner
+from workflows.registry import sandbox
 from workflows.workspace import WorkspaceWorkflow
 
 OPERATION_ID = OperationId("op-1")
@@ -61,7 +61,7 @@ class Script:
             task_queue=queue,
             workflows=[WorkspaceWorkflow],
             activities=[self.reconcile, self.fail, self.starting],
-            workflow_runner=workflow_runner(),
+            workflow_runner=sandbox(),
         )
 
     async def until(self, condition: Callable[[], bool], seconds: float = 20) -> None:

@@ -27,7 +27,7 @@ from tests.integration.system import System, system
 from tests.resources import resources
 from tests.workflows.script import GO_ON, GONE, LOST_AFTER, WAIT, Script, run_step
 from workflows.messages import TASK_QUEUE, WAKE, Step, WorkspaceInput
-from workflows.registry import workflow_runner
+from workflows.registry import sandbox
 from workflows.verify import has_begun
 from workflows.workspace import WorkspaceWorkflow
 
@@ -37,7 +37,7 @@ HISTORIES = Path(__file__).parent / "histories"
 def replayer() -> Replayer:
     return Replayer(
         workflows=[WorkspaceWorkflow],
-        workflow_runner=workflow_runner(),
+        workflow_runner=sandbox(),
     )
 
 

@@ -16,7 +16,7 @@ from tests.conftest import S3
 from worker import _temporal, garbage_collector
 from workflows.gc import GcWorkflow
 from workflows.messages import COLLECT_GARBAGE, GcInput, GcReport
-from workflows.registry import workflow_runner
+from workflows.registry import sandbox
 from workflows.schedules import ensure_gc
 
 QUEUE = "chores of the test"
@@ -50,7 +50,7 @@ async def test_a_run_of_gc_that_takes_long_makes_the_next_one_skip(temporal_clie
             task_queue=QUEUE,
             workflows=[GcWorkflow],
             activities=[slow.collect],
-            workflow_runner=workflow_runner(),
+            workflow_runner=sandbox(),
         ),
     ):
         await schedule.trigger()

@@ -14,7 +14,7 @@ from temporalio.worker import Worker
 
 from tests.namespaces import unless
 from workflows.messages import EXPIRE, TTL_WORKFLOW, ExpireInput, TtlReport
-from workflows.registry import workflow_runner
+from workflows.registry import sandbox
 from workflows.schedules import ensure_schedule
 from workflows.ttl import TtlWorkflow
 
@@ -60,7 +60,7 @@ async def test_the_next_tick_is_told_what_this_one_did_not_know(
         task_queue=schedule.id,
         workflows=[TtlWorkflow],
         activities=[ticks.tick],
-        workflow_runner=workflow_runner(),
+        workflow_runner=sandbox(),
     ):
         for number in range(1, len(ticks.answers) + 1):
             await schedule.trigger()
