@@ -48,7 +48,7 @@ async def test_a_home_goes_through_a_worker_that_can_keep_none_of_it(
     grow beyond 2 MiB, wherever it is, so that whoever stages a home, or a part of it, fails."""
     worker = await deployment.worker(RECONCILER_PATIENCE="0")
     workspace = await deployment.console.create(DesiredState.STANDBY)
-    await deployment.until_phase(workspace, Phase.STANDBY)
+    await arrived(deployment, workspace, Phase.STANDBY)
     api = APIClient(docker_host, timeout=120)
     home = path_of(api, workspace)
     await asyncio.to_thread(fill, home, megabytes)
